@@ -23,6 +23,10 @@ const maxBody = 1 << 20
 // configurationTTL is how long a cluster's configuration is trusted: the longest that a token lives on after it was taken away.
 const configurationTTL = time.Minute
 
+// rereadAfter is how old what is known of a cluster must be for a wrong token to have it read again: a new token works after that
+// long at the latest.
+const rereadAfter = 2 * time.Second
+
 // Configuration tells how clusters are reached. store.ErrNotFound: the cluster is not served.
 type Configuration interface {
 	Cluster(ctx context.Context, name string) (store.Cluster, error)
@@ -49,7 +53,7 @@ type Handler struct {
 
 type known struct {
 	hashes []string
-	until  time.Time
+	at     time.Time // when they were read
 }
 
 // lastly is what was sent to whom; its value is the second of sending.
@@ -136,24 +140,32 @@ func (h *Handler) route(a notice.Admission) (Waker, string) {
 
 // genuine reports whether token is one of the tokens of the cluster. The comparison takes the same time whether or not the cluster is known.
 func (h *Handler) genuine(ctx context.Context, cluster, token string) (bool, error) {
-	hashes, err := h.tokens(ctx, cluster)
-	if err != nil {
-		return false, err
-	}
 	got := []byte(store.HashToken(token))
+	hashes, err := h.tokens(ctx, cluster, configurationTTL)
+	if err != nil || contains(hashes, got) {
+		return err == nil, err
+	}
+	// The token may have been changed since: look again, but not so often that a stranger can make us read all day.
+	hashes, err = h.tokens(ctx, cluster, rereadAfter)
+	return err == nil && contains(hashes, got), err
+}
+
+// contains compares with all hashes, so that the time it takes tells nothing.
+func contains(hashes []string, got []byte) bool {
 	match := 0
 	for _, want := range hashes {
 		match |= subtle.ConstantTimeCompare(got, []byte(want))
 	}
-	return match == 1, nil
+	return match == 1
 }
 
-func (h *Handler) tokens(ctx context.Context, cluster string) ([]string, error) {
+// tokens returns the hashes of the cluster's tokens, as they were no longer ago than age.
+func (h *Handler) tokens(ctx context.Context, cluster string, age time.Duration) ([]string, error) {
 	now := h.Now()
 	h.mu.Lock()
 	entry, ok := h.known[cluster]
 	h.mu.Unlock()
-	if ok && now.Before(entry.until) {
+	if ok && now.Sub(entry.at) < age {
 		return entry.hashes, nil
 	}
 	c, err := h.Configuration.Cluster(ctx, cluster)
@@ -168,7 +180,7 @@ func (h *Handler) tokens(ctx context.Context, cluster string) ([]string, error) 
 	if h.known == nil {
 		h.known = map[string]known{}
 	}
-	h.known[cluster] = known{c.WebhookTokenSHA256, now.Add(configurationTTL)}
+	h.known[cluster] = known{c.WebhookTokenSHA256, now}
 	return c.WebhookTokenSHA256, nil
 }
 

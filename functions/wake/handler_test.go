@@ -178,6 +178,29 @@ func TestHandle_WakesOnceASecond(t *testing.T) {
 	require.Len(t, b.provision.woken, 2)
 }
 
+func TestHandle_LearnsOfANewTokenAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.Handle(t.Context(), sample(t))
+	require.NoError(t, err)
+	b.conf.clusters["demo"] = []string{"rotated"}
+	req := sample(t)
+	req.RawPath = "/demo/rotated"
+	b.now = b.now.Add(3 * time.Second)
+	res, err := b.Handle(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+
+	reads := b.conf.reads
+	req.RawPath = "/demo/guess"
+	for range 100 {
+		res, err := b.Handle(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusForbidden, res.StatusCode)
+	}
+	require.Equal(t, reads, b.conf.reads, "guesses do not make us read")
+}
+
 func TestHandle_IsNeverInTheWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -52,4 +53,12 @@ func once[E, R any](ctx context.Context, handler func(context.Context, E) (R, er
 		return err
 	}
 	return json.NewEncoder(out).Encode(answer)
+}
+
+// Sleep waits for d, or until ctx is done.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

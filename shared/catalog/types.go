@@ -20,8 +20,8 @@ type Options struct {
 	// LearnedMemory returns the memory capacity that nodes of a type under an image were seen to report; it replaces the
 	// estimate. nil: nothing is known.
 	LearnedMemory func(instanceType, imageID string) (bytes int64, known bool)
-	// Refused reports whether EC2 refused an offering lately. For reserved offerings place is the reservation's id, else it
-	// is the zone. nil: nothing was refused.
+	// Refused reports whether EC2 refused an offering lately. place is its zone; a reserved one is asked for by zone and by the
+	// id of its reservation. nil: nothing was refused.
 	Refused func(instanceType, place string, capacityType cluster.CapacityType) bool
 }
 
@@ -42,6 +42,9 @@ func InstanceTypes(c Catalog, class cluster.NodeClass, o Options) []cluster.Inst
 	for _, subnet := range class.Status.Subnets {
 		v.zones[subnet.Zone] = subnet.ZoneID
 	}
+	for _, ami := range class.Status.AMIs {
+		v.images = append(v.images, cluster.NewRequirements(nil, ami.Requirements...))
+	}
 	out := make([]cluster.InstanceType, 0, len(c.Types))
 	for i := range c.Types {
 		out = append(out, v.instanceType(&c.Types[i], c.Region))
@@ -54,7 +57,8 @@ type view struct {
 	class   *cluster.NodeClass
 	family  family
 	options Options
-	zones   map[string]string // zone id by zone that has a subnet
+	zones   map[string]string      // zone id by zone that has a subnet
+	images  []cluster.Requirements // of the class's images, in their order
 }
 
 func (v *view) instanceType(t *Type, region string) cluster.InstanceType {
@@ -69,36 +73,12 @@ func (v *view) instanceType(t *Type, region string) cluster.InstanceType {
 
 // image returns the newest image of the class that runs on a type with the given labels (C-064).
 func (v *view) image(labels map[string]string) (cluster.AMI, bool) {
-	for _, ami := range v.class.Status.AMIs {
-		if matches(ami.Requirements, labels) {
-			return ami, true
+	for i, needs := range v.images {
+		if _, ok := needs.MeetsLabels(labels); ok {
+			return v.class.Status.AMIs[i], true
 		}
 	}
 	return cluster.AMI{}, false
-}
-
-// matches reports whether labels satisfy all of the requirements that images carry.
-func matches(all []cluster.Expression, labels map[string]string) bool {
-	for _, e := range all {
-		value, exists := labels[e.Key]
-		ok := false
-		switch e.Operator {
-		case cluster.In:
-			ok = exists && slices.Contains(e.Values, value)
-		case cluster.NotIn:
-			ok = !slices.Contains(e.Values, value)
-		case cluster.Exists:
-			ok = exists
-		case cluster.DoesNotExist:
-			ok = !exists
-		case cluster.Gt, cluster.Lt, cluster.Gte, cluster.Lte:
-			// No image is chosen by a number.
-		}
-		if !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // suits reports whether the hardware can do what the class asks of it (S-203).
@@ -179,9 +159,10 @@ func (v *view) reserved(t *Type, r cluster.Reservation, usable bool) cluster.Off
 	return cluster.Offering{
 		Zone: r.Zone, ZoneID: id, CapacityType: cluster.Reserved,
 		PriceMicroUSDPerHour: t.OnDemandMicroUSDPerHour / reservedDiscount,
-		Available:            usable && subnet && r.Available > 0 && !v.refused(t.Name, r.ID, cluster.Reserved),
-		ReservationID:        r.ID,
-		ReservationLeft:      r.Available,
+		Available: usable && subnet && r.Available > 0 &&
+			!v.refused(t.Name, r.Zone, cluster.Reserved) && !v.refused(t.Name, r.ID, cluster.Reserved),
+		ReservationID:   r.ID,
+		ReservationLeft: r.Available,
 	}
 }
 

@@ -35,6 +35,9 @@ const (
 	// before EC2 is called, so that whoever finishes an interrupted launch repeats the very same request.
 	AnnotationLaunch = "treadle.sh/launch"
 
+	// TagLaunch is the EC2 tag that holds the client token of the launch that an instance came from.
+	TagLaunch = "treadle.sh/launch"
+
 	TaintUnregistered = "karpenter.sh/unregistered"
 	TaintDisrupted    = "karpenter.sh/disrupted"
 	TaintNotReady     = "node.kubernetes.io/not-ready"

@@ -61,6 +61,7 @@ type Node struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 	Finalizers      []string          `json:"finalizers,omitempty"`
 	OwnedBy         string            `json:"ownedBy,omitempty"` // UID of the owning NodeClaim
+	OwnedByName     string            `json:"ownedByName,omitempty"`
 	Taints          []Taint           `json:"taints,omitempty"`
 	Unschedulable   bool              `json:"unschedulable,omitempty"`
 	Capacity        Resources         `json:"capacity"`
@@ -105,6 +106,8 @@ type NodeClaim struct {
 
 	CreatedUnix  int64 `json:"created"`
 	DeletionUnix int64 `json:"deletion,omitempty"`
+	// Invalid says what of the object cannot be understood. Empty: nothing.
+	Invalid string `json:"invalid,omitempty"`
 }
 
 // NodePool returns the name of the pool that the claim belongs to, "" for a claim that a user made.
@@ -151,3 +154,23 @@ const (
 	InstanceShuttingDown InstanceState = "shutting-down"
 	InstanceTerminated   InstanceState = "terminated"
 )
+
+// WithReady returns a copy of c whose Ready condition follows the given ones: True if all are, False if one is, else Unknown. Reason and
+// message are those of the first that decides.
+func (c Conditions) WithReady(nowUnix int64, of ...string) Conditions {
+	out := Condition{Type: ConditionReady, Status: "True", Reason: "Ready"}
+	for _, kind := range of {
+		one := c.Get(kind)
+		switch {
+		case one.Status == "False" && out.Status != "False":
+			out.Status, out.Reason, out.Message = "False", one.Reason, one.Message
+		case one.Status != "True" && out.Status == "True":
+			out.Status, out.Reason, out.Message = "Unknown", one.Reason, one.Message
+		}
+		if out.Reason == "" {
+			out.Reason = kind + "Pending"
+		}
+	}
+	out.TransitionUnix = nowUnix
+	return c.With(out)
+}

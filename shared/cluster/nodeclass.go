@@ -9,6 +9,10 @@ type NodeClass struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 	Finalizers      []string          `json:"finalizers,omitempty"`
 	DeletionUnix    int64             `json:"deletion,omitempty"`
+	// Invalid says what of the object cannot be understood; nothing is launched from such a class. Empty: nothing.
+	Invalid string `json:"invalid,omitempty"`
+	// Hash is the hash of the spec, as C-116 has it, for telling drifted claims.
+	Hash string `json:"hash,omitempty"`
 
 	Spec   NodeClassSpec   `json:"spec"`
 	Status NodeClassStatus `json:"status"`

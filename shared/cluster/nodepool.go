@@ -8,6 +8,8 @@ type NodePool struct {
 	Generation      int64             `json:"generation,omitempty"`
 	Annotations     map[string]string `json:"annotations,omitempty"`
 	DeletionUnix    int64             `json:"deletion,omitempty"`
+	// Invalid says what of the object cannot be understood; such a pool makes no nodes. Empty: nothing.
+	Invalid string `json:"invalid,omitempty"`
 
 	Weight   int32  `json:"weight,omitempty"`
 	Replicas *int64 `json:"replicas,omitempty"` // set: a static pool

@@ -245,11 +245,17 @@ func (r Requirement) Expressions() []Expression {
 
 // String writes r for a person: "karpenter.k8s.aws/instance-cpu >= 4 and <= 64".
 func (r Requirement) String() string {
+	const shown = 5
+	return r.text(shown)
+}
+
+// text is String with at most the given number of values listed.
+func (r Requirement) text(shown int) string {
 	var parts []string
 	for _, e := range r.Expressions() {
 		switch e.Operator {
 		case In, NotIn:
-			parts = append(parts, fmt.Sprintf("%s [%s]", strings.ToLower(string(e.Operator)), abbreviate(e.Values)))
+			parts = append(parts, fmt.Sprintf("%s [%s]", strings.ToLower(string(e.Operator)), abbreviate(e.Values, shown)))
 		case Gte:
 			parts = append(parts, ">= "+e.Values[0])
 		case Lte:
@@ -263,8 +269,7 @@ func (r Requirement) String() string {
 	return r.Key + " " + strings.Join(parts, " and ")
 }
 
-func abbreviate(values []string) string {
-	const shown = 5
+func abbreviate(values []string, shown int) string {
 	if len(values) <= shown {
 		return strings.Join(values, ", ")
 	}

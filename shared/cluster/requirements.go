@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Requirements holds what a node must be like: at most one Requirement for a key, sorted by key. It is never changed once
@@ -130,4 +131,19 @@ func (rs Requirements) Labels() map[string]string {
 		}
 	}
 	return out
+}
+
+// String writes rs for a person and as a key: equal requirements have equal text.
+func (rs Requirements) String() string {
+	var b strings.Builder
+	for i, r := range rs {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(r.text(len(r.values)))
+		if r.MinValues > 0 {
+			fmt.Fprintf(&b, " (at least %d values)", r.MinValues)
+		}
+	}
+	return b.String()
 }

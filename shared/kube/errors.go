@@ -6,20 +6,22 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"treadle/shared/plan"
 )
 
-// The answers of an API server that callers tell apart, matched by errors.Is.
+// The answers of an API server that callers tell apart, matched by errors.Is. All but ErrGone are those of package plan.
 var (
-	ErrNotFound        = errors.New("not found")
-	ErrConflict        = errors.New("conflict")          // another version, or another object of that name
-	ErrExists          = errors.New("already exists")    // create only
-	ErrForbidden       = errors.New("forbidden")         // 401 and 403
-	ErrInvalid         = errors.New("invalid")           // 400, 413, 415 and 422: repeating it cannot help
-	ErrTooManyRequests = errors.New("too many requests") // an eviction that a budget refuses, or a server that sheds load
-	ErrUnavailable     = errors.New("unavailable")       // 5xx, timeout, refused or broken connection
-	ErrGone            = errors.New("gone")              // 410: that resource version is too old to resume from
+	ErrNotFound        = plan.ErrNotFound
+	ErrConflict        = plan.ErrConflict    // another version, or another object of that name
+	ErrExists          = plan.ErrExists      // create only
+	ErrForbidden       = plan.ErrDenied      // 401 and 403
+	ErrInvalid         = plan.ErrInvalid     // 400, 413, 415 and 422: repeating it cannot help
+	ErrTooManyRequests = plan.ErrBudget      // an eviction that a budget refuses, or a server that sheds load
+	ErrUnavailable     = plan.ErrUnavailable // 5xx, timeout, refused or broken connection
 	// ErrHeld says that somebody else holds a lease.
-	ErrHeld = errors.New("held by another")
+	ErrHeld = plan.ErrHeld
+	ErrGone = errors.New("gone") // 410: that resource version is too old to resume from
 )
 
 // StatusError is a refusal by the API server.

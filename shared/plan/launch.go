@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
+
 	"treadle/shared/cluster"
 )
 
@@ -33,17 +35,79 @@ type Override struct {
 	PriceMicroUSDPerHour int64 `json:"price,omitempty"`
 }
 
+// LaunchOf returns the launch that a claim was made for; ok is false for a claim that was made without one, by a user or by another
+// controller.
+func LaunchOf(c *cluster.NodeClaim) (l Launch, ok bool) {
+	text := c.Annotations[cluster.AnnotationLaunch]
+	if text == "" {
+		return Launch{}, false
+	}
+	return l, json.Unmarshal([]byte(text), &l) == nil && l.Group != ""
+}
+
+// Annotation returns the launch as LaunchOf reads it.
+func (l Launch) Annotation() string {
+	body, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // strings and integers always marshal
+	}
+	return string(body)
+}
+
 // Token returns the client token of the launch for the claims with the given UIDs, in any order: 64 hex digits that change with any
 // UID and with any part of the request, so that new parameters never meet an old token.
-func (l Launch) Token(uids []string) (string, error) {
+func (l Launch) Token(uids []string) string {
 	sorted := slices.Sorted(slices.Values(uids))
-	body, err := json.Marshal(struct {
-		UIDs   []string
-		Launch Launch
-	}{sorted, l})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:]), nil
+	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n") + "\n" + l.Annotation()))
+	return hex.EncodeToString(sum[:])
 }
+
+// Request is a launch about to be made.
+type Request struct {
+	// Token makes the launch repeatable.
+	Token string
+	// Count is how many instances are wanted, one for each claim.
+	Count  int
+	Launch Launch
+	// Tags go on the fleet, its instances and their volumes.
+	Tags map[string]string
+	// Context is the class's CreateFleet context, "" for none.
+	Context string
+}
+
+// Result is what a launch gave.
+type Result struct {
+	FleetID string
+	// Instances holds every instance in the answer, in EC2's order: id, type, zone, subnet, capacity type and image. They may be fewer
+	// than asked for and, rarely, more.
+	Instances []cluster.Instance
+	// Refusals holds what EC2 could not give, beside instances or instead of them.
+	Refusals []Refusal
+}
+
+// Refusal is an offering that EC2 did not give. InstanceType, Zone and SubnetID are empty where the answer names none: then
+// the refusal speaks about the request as a whole.
+type Refusal struct {
+	InstanceType string
+	Zone         string
+	SubnetID     string
+	CapacityType cluster.CapacityType
+	Code         string
+	Message      string
+	Kind         RefusalKind
+}
+
+// RefusalKind is what a refusal means for the next plan.
+type RefusalKind string
+
+// The kinds of refusals. The empty kind is for codes that nobody knows and for EC2's own trouble.
+const (
+	RefusedCapacity      RefusalKind = "capacity"      // the offering is sold out
+	RefusedQuota         RefusalKind = "quota"         // a quota of the account is used up
+	RefusedAddresses     RefusalKind = "addresses"     // the subnet is full
+	RefusedConfiguration RefusalKind = "configuration" // the request is wrong
+	RefusedDenied        RefusalKind = "denied"        // the caller may not do this
+	RefusedThrottled     RefusalKind = "throttled"     // not tried
+	RefusedGone          RefusalKind = "gone"          // something that the request names does not exist
+	RefusedMismatch      RefusalKind = "mismatch"      // the token belongs to another request
+)

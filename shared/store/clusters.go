@@ -31,6 +31,9 @@ type Cluster struct {
 
 const clusterPrefix = "clusters/"
 
+// CatalogueKey is the object that holds the catalogue of instance types.
+const CatalogueKey = "catalog/catalog.json.gz"
+
 // EKS' rule for cluster names; it also keeps a name from leaving its folder in the bucket.
 var clusterName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$`)
 

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"treadle/shared/apply"
+	"treadle/shared/cluster"
+	"treadle/shared/disruption"
+	"treadle/shared/joining"
+	"treadle/shared/notice"
+	"treadle/shared/packing"
+	"treadle/shared/plan"
+	"treadle/shared/readiness"
+	"treadle/shared/store"
+)
+
+const (
+	// reserve is the part of an invocation's time that is kept for the last pass and for waking the next one.
+	reserve = 8 * time.Second
+	// patience is how far ahead the next thing to do may lie for the function to wait for it rather than end; the sweep looks every
+	// minute.
+	patience = 10 * time.Second
+	// calm is how long a pass waits after a change: changes come in bursts.
+	calm = 250 * time.Millisecond
+	// lookEvery is how often EC2 is asked about the same instances.
+	lookEvery = 5 * time.Second
+)
+
+// Cluster is what this function needs of a cluster's API.
+type Cluster interface {
+	apply.Objects
+	PatchNodePoolStatus(ctx context.Context, old, new cluster.NodePool) error
+	// Decide takes the lease that lets one function at a time decide about capacity. plan.ErrHeld: another one is deciding.
+	Decide(ctx context.Context) (release func(), err error)
+}
+
+// Mirror is a copy of the cluster's state. Await blocks until something changed and is in the copy, or ctx is done.
+type Mirror interface {
+	Sync(ctx context.Context) error
+	Await(ctx context.Context) error
+	Snapshot(nowUnix int64) cluster.Snapshot
+}
+
+// Fleet is the instances of the cluster.
+type Fleet interface {
+	apply.Instances
+	// Describe returns those of the instances that EC2 knows.
+	Describe(ctx context.Context, ids ...cluster.InstanceID) ([]cluster.Instance, error)
+	// List returns every instance that carries the cluster's tags and has not ended.
+	List(ctx context.Context) ([]cluster.Instance, error)
+	Tag(ctx context.Context, id cluster.InstanceID, tags map[string]string) error
+}
+
+// Waker asks for a look at a cluster.
+type Waker interface {
+	Wake(ctx context.Context, w notice.Wake) error
+}
+
+// Counter counts what happened.
+type Counter interface {
+	Count(name, function, cluster string, n int)
+}
+
+// Site is one cluster and its surroundings.
+type Site struct {
+	Name   string
+	Kube   Cluster
+	Mirror Mirror
+	Fleet  Fleet
+	*Memory
+}
+
+// Memory is what a warm function remembers of a cluster. Its zero value remembers nothing, which costs calls and no more.
+type Memory struct {
+	orphans orphanBook
+}
+
+// Handler sees nodes through their lives.
+type Handler struct {
+	// Open returns the site of a cluster. store.ErrNotFound: it is not served.
+	Open func(ctx context.Context, name string) (*Site, error)
+	// Again and Provision wake this function and the one that launches.
+	Again, Provision Waker
+	Counter          Counter
+	Log              *slog.Logger
+	Now              func() time.Time
+	Sleep            func(context.Context, time.Duration)
+}
+
+// Lifecycle sees through what is under way in the cluster: nodes that join, nodes that nobody needs, drains, terminations, orphans. It
+// waits with watches open for as long as something is unfinished, and when its time is up wakes itself for the rest.
+func (h *Handler) Lifecycle(ctx context.Context, w notice.Wake) error {
+	site, err := h.Open(ctx, w.Cluster)
+	if errors.Is(err, store.ErrNotFound) {
+		h.Log.WarnContext(ctx, "wake-up for a cluster that is not served", "cluster", w.Cluster)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	end := h.Now().Add(time.Minute)
+	if deadline, ok := ctx.Deadline(); ok {
+		end = deadline
+	}
+	end = end.Add(-reserve)
+	if err := site.Mirror.Sync(ctx); err != nil {
+		return fmt.Errorf("read cluster %q: %w", site.Name, err)
+	}
+	look := &looker{fleet: site.Fleet, now: h.Now}
+	for {
+		d, err := h.pass(ctx, site, look)
+		if err != nil {
+			return err
+		}
+		now := h.Now()
+		next := time.Unix(d.NextUnix, 0)
+		soon := d.NextUnix != 0 && next.Before(now.Add(patience))
+		if !d.Waiting && !soon {
+			return nil
+		}
+		if !now.Before(end) {
+			return h.again(ctx, w)
+		}
+		until := end
+		if d.NextUnix != 0 && next.Before(until) {
+			until = next
+		}
+		if err := h.await(ctx, site, until); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *Handler) again(ctx context.Context, w notice.Wake) error {
+	if err := h.Again.Wake(ctx, notice.Wake{Cluster: w.Cluster, Why: "unfinished"}); err != nil {
+		return fmt.Errorf("wake for the rest: %w", err)
+	}
+	return nil
+}
+
+// await returns at the given instant, or calm after something changed.
+func (h *Handler) await(ctx context.Context, site *Site, until time.Time) error {
+	wait, cancel := context.WithTimeout(ctx, max(until.Sub(h.Now()), calm))
+	defer cancel()
+	err := site.Mirror.Await(wait)
+	if err != nil && wait.Err() == nil {
+		return fmt.Errorf("watch cluster %q: %w", site.Name, err)
+	}
+	if err == nil {
+		h.Sleep(ctx, calm)
+	}
+	if err := site.Mirror.Sync(ctx); err != nil {
+		return fmt.Errorf("read cluster %q: %w", site.Name, err)
+	}
+	return nil
+}
+
+// pass observes, decides and applies once.
+func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Decision, error) {
+	snap := site.Mirror.Snapshot(h.Now().Unix())
+	sights, err := look.at(ctx, &snap)
+	if err != nil {
+		return plan.Decision{}, err
+	}
+	d := joining.Decide(&snap, sights)
+	d.Merge(disruption.Drain(&snap, sights))
+	mover := &apply.Mover{Cluster: site.Name, Kube: site.Kube, Instances: site.Fleet, Log: h.Log}
+	done, err := mover.Move(ctx, d.Moves)
+	if err != nil {
+		return d, err
+	}
+	if !done {
+		d.Again(h.Now().Unix() + 1)
+	}
+	h.count(site, d.Moves)
+	if err := h.empty(ctx, site, &snap, mover, &d); err != nil {
+		return d, err
+	}
+	if err := h.pools(ctx, site, &snap); err != nil {
+		return d, err
+	}
+	h.tag(ctx, site, &snap)
+	h.wakeProvision(ctx, site, &snap)
+	return d, h.endOrphans(ctx, site, &snap, &d)
+}
+
+// empty takes away nodes that no pod needs. Since that is a decision about capacity, it is made under the lease and from a state of
+// the cluster that was read under it.
+func (h *Handler) empty(ctx context.Context, site *Site, snap *cluster.Snapshot, mover *apply.Mover, d *plan.Decision) error {
+	found := disruption.Empty(snap, wanted(snap))
+	if len(found.Moves) == 0 {
+		d.Merge(found)
+		return nil
+	}
+	release, err := site.Kube.Decide(ctx)
+	if errors.Is(err, plan.ErrHeld) {
+		d.Again(h.Now().Unix() + 1)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := site.Mirror.Sync(ctx); err != nil {
+		return fmt.Errorf("read cluster %q: %w", site.Name, err)
+	}
+	fresh := site.Mirror.Snapshot(h.Now().Unix())
+	found = disruption.Empty(&fresh, wanted(&fresh))
+	d.Merge(found)
+	h.count(site, found.Moves)
+	_, err = mover.Move(ctx, found.Moves)
+	return err
+}
+
+// wanted returns the nodes on which pending pods are expected.
+func wanted(snap *cluster.Snapshot) map[cluster.NodeName]bool {
+	only := *snap
+	only.NodePools = nil // what is there already is all that counts
+	out := map[cluster.NodeName]bool{}
+	for _, placed := range packing.Pack(only, packing.Options{}).Placed {
+		out[placed.Node] = true
+	}
+	return out
+}
+
+// pools keeps what NodePools say of their nodes true.
+func (h *Handler) pools(ctx context.Context, site *Site, snap *cluster.Snapshot) error {
+	var errs []error
+	for i, want := range readiness.Pools(snap) {
+		err := site.Kube.PatchNodePoolStatus(ctx, snap.NodePools[i], want)
+		if err != nil && !errors.Is(err, plan.ErrConflict) && !errors.Is(err, plan.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("write status of nodepool %s: %w", want.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// wakeProvision has launches of deleted claims finished: such a claim can go only when it is known whether its instance exists.
+func (h *Handler) wakeProvision(ctx context.Context, site *Site, snap *cluster.Snapshot) {
+	for _, group := range plan.Groups(snap.NodeClaims) {
+		for _, claim := range group.Open() {
+			if claim.DeletionUnix == 0 {
+				continue
+			}
+			if err := h.Provision.Wake(ctx, notice.Wake{Cluster: site.Name, Why: "a deleted nodeclaim's launch is unfinished"}); err != nil {
+				h.Log.WarnContext(ctx, "wake-up lost, the sweep will find it", "cluster", site.Name, "error", err)
+			}
+			return
+		}
+	}
+}
+
+func (h *Handler) count(site *Site, moves []plan.Move) {
+	for _, m := range moves {
+		switch {
+		case m.Release:
+			h.Counter.Count("NodeClaimsTerminated", "lifecycle", site.Name, 1)
+		case m.Reason == "register" && m.WantNode != nil:
+			h.Counter.Count("NodeClaimsRegistered", "lifecycle", site.Name, 1)
+		case m.Reason == "initialize" && m.WantNode != nil:
+			h.Counter.Count("NodeClaimsInitialized", "lifecycle", site.Name, 1)
+		}
+	}
+}

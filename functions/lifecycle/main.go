@@ -1,0 +1,79 @@
+// Command lifecycle is the Lambda function that sees nodes through their lives: it registers and initialises those that join, takes away
+// those that nobody needs, drains and terminates those that leave, and ends instances that belong to nobody.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"treadle/shared/boot"
+	"treadle/shared/fleet"
+	"treadle/shared/kube"
+	"treadle/shared/metric"
+	"treadle/shared/queue"
+	"treadle/shared/site"
+	"treadle/shared/store"
+)
+
+type config struct {
+	Bucket             string `env:"BUCKET"`
+	ProvisionQueueURL  string `env:"PROVISION_QUEUE_URL"`
+	LifecycleQueueURL  string `env:"LIFECYCLE_QUEUE_URL"`
+	QuarantineQueueURL string `env:"QUARANTINE_QUEUE_URL"`
+}
+
+const kinds = kube.Pods | kube.Nodes | kube.NodeClaims | kube.NodePools | kube.NodeClasses | kube.Daemons
+
+func main() { boot.Start(build) }
+
+func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, error), error) {
+	var cfg config
+	if err := boot.Load(&cfg); err != nil {
+		return nil, err
+	}
+	aws := boot.AWS()
+	log := boot.Logger("lifecycle")
+	counter := metric.New(os.Stdout, time.Now)
+	bucket := store.New(aws, cfg.Bucket, time.Now)
+	client := ec2.NewFromConfig(aws, fleet.Retry)
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "lifecycle", Kinds: kinds, Now: time.Now}
+	memories := map[string]*Memory{}
+	h := &Handler{
+		Again:     queue.New(aws, cfg.LifecycleQueueURL, time.Now),
+		Provision: queue.New(aws, cfg.ProvisionQueueURL, time.Now),
+		Counter:   counter, Log: log, Now: time.Now, Sleep: boot.Sleep,
+		Open: func(ctx context.Context, name string) (*Site, error) {
+			opened, err := book.Open(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			if memories[name] == nil {
+				memories[name] = &Memory{}
+			}
+			return &Site{
+				Name: name, Mirror: opened.Mirror, Fleet: fleet.New(client, name), Memory: memories[name],
+				Kube: site.Kube{Client: opened.Kube, Holder: holder(ctx), Now: time.Now},
+			}, nil
+		},
+	}
+	batch := queue.Batch{
+		Function: "lifecycle", Keeper: queue.NewQuarantine(aws, cfg.QuarantineQueueURL), Counter: counter, Log: log,
+	}
+	return func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
+		defer book.Rest()
+		return batch.Handle(ctx, event, h.Lifecycle), nil
+	}, nil
+}
+
+// holder names this invocation in leases.
+func holder(ctx context.Context) string {
+	if lc, ok := lambdacontext.FromContext(ctx); ok {
+		return "lifecycle/" + lc.AwsRequestID
+	}
+	return "lifecycle"
+}

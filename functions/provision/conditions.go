@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"treadle/shared/cluster"
+	"treadle/shared/nodeclass"
+	"treadle/shared/plan"
+	"treadle/shared/readiness"
+)
+
+// resolveEvery is how long what a class selects is trusted (L-102): subnets fill, images are rolled.
+const resolveEvery = time.Minute
+
+type resolution struct {
+	generation int64
+	at         time.Time
+}
+
+// conditions brings the status of classes and pools up to date, in the cluster and in snap. A class that could not be resolved,
+// because AWS throttles or is away, keeps what it has.
+func (h *Handler) conditions(ctx context.Context, site *Site, snap *cluster.Snapshot) error {
+	var errs []error
+	for i := range snap.NodeClasses {
+		if err := h.class(ctx, site, snap, &snap.NodeClasses[i]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for i, want := range readiness.Pools(snap) {
+		err := site.Kube.PatchNodePoolStatus(ctx, snap.NodePools[i], want)
+		if err != nil && !stale(err) {
+			errs = append(errs, fmt.Errorf("write status of nodepool %s: %w", want.Name, err))
+		}
+		if was, is := snap.NodePools[i].Conditions.Get(cluster.ConditionReady), want.Conditions.Get(cluster.ConditionReady); is.Status != "True" && was.Message != is.Message {
+			_ = site.Kube.Event(ctx, plan.PoolEvent(&want, "NotReady", true, is.Message)) // the condition says the same
+		}
+		snap.NodePools[i] = want
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot, class *cluster.NodeClass) error {
+	facts := site.Facts
+	facts.NowUnix = snap.NowUnix
+	if class.DeletionUnix != 0 {
+		return h.releaseClass(ctx, site, snap, class, facts)
+	}
+	if !slices.Contains(class.Finalizers, cluster.FinalizerNodeClass) {
+		want := *class
+		want.Finalizers = append(slices.Clone(class.Finalizers), cluster.FinalizerNodeClass)
+		if err := site.Kube.PatchNodeClass(ctx, *class, want); err != nil && !stale(err) {
+			return fmt.Errorf("hold nodeclass %s: %w", class.Name, err)
+		}
+	}
+	now := h.Now()
+	last := site.resolved[class.Name]
+	if last.generation == class.Generation && now.Before(last.at.Add(resolveEvery)) && class.Status.Conditions.True(cluster.ConditionReady) {
+		h.addresses(site, class)
+		return nil
+	}
+	status, err := h.Classes.Resolve(ctx, *class, facts)
+	if err != nil {
+		h.Log.WarnContext(ctx, "nodeclass not resolved, keeping what is known", "cluster", site.Name, "nodeclass", class.Name, "error", err)
+		return nil
+	}
+	want := *class
+	want.Status = status
+	if err := site.Kube.PatchNodeClassStatus(ctx, *class, want); err != nil && !stale(err) {
+		return fmt.Errorf("write status of nodeclass %s: %w", class.Name, err)
+	}
+	*class = want
+	if site.resolved == nil {
+		site.resolved = map[string]resolution{}
+	}
+	site.resolved[class.Name] = resolution{class.Generation, now}
+	// What was booked against older counts is in the counts by now.
+	site.Addresses = nil
+	h.addresses(site, class)
+	return nil
+}
+
+// addresses opens the book of free addresses, or adds the subnets of another class to it.
+func (h *Handler) addresses(site *Site, class *cluster.NodeClass) {
+	if site.Addresses == nil {
+		site.Addresses = nodeclass.NewAddresses(nil)
+	}
+	site.Addresses.Add(class.Status.Subnets)
+	now := h.Now()
+	for _, subnet := range class.Status.Subnets {
+		if site.Refusals.Full(now, subnet.ID) {
+			site.Addresses.Refuse(subnet.ID)
+		}
+	}
+}
+
+// releaseClass lets a deleted class go once no claim uses it, and takes along what was made for it (C-040).
+func (h *Handler) releaseClass(ctx context.Context, site *Site, snap *cluster.Snapshot, class *cluster.NodeClass, facts nodeclass.Facts) error {
+	if !slices.Contains(class.Finalizers, cluster.FinalizerNodeClass) {
+		return nil
+	}
+	if slices.ContainsFunc(snap.NodeClaims, func(c cluster.NodeClaim) bool { return c.NodeClass == class.Name }) {
+		return nil // the deletion of the last claim wakes us
+	}
+	if err := h.Classes.Release(ctx, *class, facts); err != nil {
+		return fmt.Errorf("release nodeclass %s: %w", class.Name, err)
+	}
+	if err := h.Templates.Delete(ctx, site.Name, class.Name); err != nil {
+		return fmt.Errorf("release nodeclass %s: %w", class.Name, err)
+	}
+	want := *class
+	want.Finalizers = slices.DeleteFunc(slices.Clone(class.Finalizers), func(f string) bool { return f == cluster.FinalizerNodeClass })
+	if err := site.Kube.PatchNodeClass(ctx, *class, want); err != nil && !stale(err) {
+		return fmt.Errorf("release nodeclass %s: %w", class.Name, err)
+	}
+	return nil
+}
+
+// types fills in the instance types of each class that is ready.
+func (h *Handler) types(ctx context.Context, site *Site, snap *cluster.Snapshot) error {
+	now := h.Now()
+	snap.Types = make(map[string][]cluster.InstanceType, len(snap.NodeClasses))
+	for _, class := range snap.NodeClasses {
+		if !class.Status.Conditions.True(cluster.ConditionReady) {
+			continue
+		}
+		types, err := h.Catalogue.InstanceTypes(ctx, class, func(instanceType, place string, capacityType cluster.CapacityType) bool {
+			return site.Refusals.Refused(now, instanceType, place, capacityType)
+		})
+		if err != nil {
+			return fmt.Errorf("instance types for nodeclass %s: %w", class.Name, err)
+		}
+		snap.Types[class.Name] = types
+	}
+	return nil
+}
+
+// stale reports whether a write failed only because the object has changed or gone: the next look sees what happened.
+func stale(err error) bool {
+	return errors.Is(err, plan.ErrConflict) || errors.Is(err, plan.ErrNotFound)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"treadle/shared/apply"
+	"treadle/shared/cluster"
+	"treadle/shared/ledger"
+	"treadle/shared/nodeclass"
+	"treadle/shared/notice"
+	"treadle/shared/packing"
+	"treadle/shared/plan"
+	"treadle/shared/store"
+)
+
+// settle is how long a wake-up waits before it looks: the webhook is called before the fact that it speaks of is written.
+const settle = 150 * time.Millisecond
+
+// rounds bounds how often one wake-up plans anew around what EC2 refused.
+const rounds = 6
+
+// Cluster is what provisioning needs of a cluster's API.
+type Cluster interface {
+	apply.Objects
+	apply.Claims
+	PatchNodePoolStatus(ctx context.Context, old, new cluster.NodePool) error
+	PatchNodeClass(ctx context.Context, old, new cluster.NodeClass) error
+	PatchNodeClassStatus(ctx context.Context, old, new cluster.NodeClass) error
+	// Decide takes the lease that lets one function at a time decide about capacity. plan.ErrHeld: another one is deciding.
+	Decide(ctx context.Context) (release func(), err error)
+}
+
+// Mirror is a copy of the cluster's state.
+type Mirror interface {
+	Sync(ctx context.Context) error
+	Snapshot(nowUnix int64) cluster.Snapshot
+}
+
+// Classes finds what NodeClasses select.
+type Classes interface {
+	Resolve(ctx context.Context, class cluster.NodeClass, facts nodeclass.Facts) (cluster.NodeClassStatus, error)
+	Release(ctx context.Context, class cluster.NodeClass, facts nodeclass.Facts) error
+}
+
+// Templates makes launch templates.
+type Templates interface {
+	Prepare(ctx context.Context, o nodeclass.Order) (nodeclass.Prepared, error)
+	Forget(names ...string)
+	Delete(ctx context.Context, clusterName, class string) error
+}
+
+// Catalogue knows the instance types as a class sees them, less what was refused.
+type Catalogue interface {
+	InstanceTypes(ctx context.Context, class cluster.NodeClass, refused func(instanceType, place string, capacityType cluster.CapacityType) bool) ([]cluster.InstanceType, error)
+}
+
+// Waker asks for a look at a cluster.
+type Waker interface {
+	Wake(ctx context.Context, w notice.Wake) error
+}
+
+// Counter counts what happened.
+type Counter interface {
+	Count(name, function, cluster string, n int)
+}
+
+// Site is one cluster and its surroundings.
+type Site struct {
+	Name   string
+	Facts  nodeclass.Facts // less NowUnix
+	Kube   Cluster
+	Mirror Mirror
+	Fleet  apply.Fleet
+	*Memory
+}
+
+// Memory is what a warm function remembers of a cluster. Its zero value remembers nothing, which costs calls and no more.
+type Memory struct {
+	Refusals  ledger.Ledger
+	Addresses *nodeclass.Addresses
+	// resolved remembers, by class, when and in which generation it was last resolved.
+	resolved map[string]resolution
+}
+
+// Handler plans and launches nodes for the pods of a cluster.
+type Handler struct {
+	// Open returns the site of a cluster. store.ErrNotFound: it is not served.
+	Open      func(ctx context.Context, name string) (*Site, error)
+	Classes   Classes
+	Templates Templates
+	Catalogue Catalogue
+	// Again and Lifecycle wake this function and the one that sees launched nodes through.
+	Again, Lifecycle Waker
+	Counter          Counter
+	Log              *slog.Logger
+	Now              func() time.Time
+	Sleep            func(context.Context, time.Duration)
+}
+
+// Provision looks at the cluster once: it brings interrupted launches to their end, resolves what classes select, packs the
+// pods that no node takes, and launches what the plan asks for; then, around what EC2 refused, again.
+func (h *Handler) Provision(ctx context.Context, w notice.Wake) error {
+	site, err := h.Open(ctx, w.Cluster)
+	if errors.Is(err, store.ErrNotFound) {
+		h.Log.WarnContext(ctx, "wake-up for a cluster that is not served", "cluster", w.Cluster)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.Sleep(ctx, settle)
+	release, err := site.Kube.Decide(ctx)
+	if errors.Is(err, plan.ErrHeld) {
+		return h.put(ctx, w, "another function is deciding")
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	for range rounds {
+		again, err := h.round(ctx, site)
+		if errors.Is(err, plan.ErrThrottled) {
+			return h.put(ctx, w, "EC2 throttles")
+		}
+		if err != nil || !again {
+			return err
+		}
+	}
+	return h.put(ctx, w, "capacity is still being refused")
+}
+
+// put asks for another look and acknowledges this one: what has to wait is no failure, and must not count as one.
+func (h *Handler) put(ctx context.Context, w notice.Wake, why string) error {
+	h.Log.InfoContext(ctx, "looking again soon", "cluster", w.Cluster, "reason", why)
+	if err := h.Again.Wake(ctx, notice.Wake{Cluster: w.Cluster, Why: why}); err != nil {
+		return fmt.Errorf("look again: %w", err)
+	}
+	return nil
+}
+
+// round observes, decides and applies once. again says that EC2 refused something, so that another plan may do better.
+func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error) {
+	start := h.Now()
+	if err := site.Mirror.Sync(ctx); err != nil {
+		return false, fmt.Errorf("read cluster %q: %w", site.Name, err)
+	}
+	snap := site.Mirror.Snapshot(start.Unix())
+	if err := h.conditions(ctx, site, &snap); err != nil {
+		return false, err
+	}
+	if err := h.types(ctx, site, &snap); err != nil {
+		return false, err
+	}
+	resumed, err := h.resume(ctx, site, &snap)
+	if resumed || err != nil {
+		return resumed, err // what was launched is not in this snapshot
+	}
+	p := packing.Pack(snap, packing.Options{})
+	h.explain(ctx, site, &snap, p)
+	out, err := h.launch(ctx, site, &snap, p)
+	h.Log.InfoContext(ctx, "plan applied", "cluster", site.Name, "plan_id", p.ID, "placed", len(p.Placed), "claims", len(p.Claims),
+		"unplaced", len(p.Unplaced), "refused", out.refused, "dur_ms", h.Now().Sub(start).Milliseconds())
+	h.launched(ctx, site, out.claims)
+	return out.refused > 0, err
+}
+
+// launched lets the new nodes be seen through.
+func (h *Handler) launched(ctx context.Context, site *Site, claims int) {
+	if claims == 0 {
+		return
+	}
+	h.Counter.Count("NodeClaimsLaunched", "provision", site.Name, claims)
+	if err := h.Lifecycle.Wake(ctx, notice.Wake{Cluster: site.Name, Why: "nodes launched"}); err != nil {
+		h.Log.ErrorContext(ctx, "wake-up lost, the sweep will find it", "cluster", site.Name, "error", err)
+	}
+}

@@ -1,0 +1,226 @@
+package joining
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"treadle/shared/cluster"
+	"treadle/shared/plan"
+)
+
+// Deadlines and the time that EC2 may take to show an instance that it has launched, in seconds (L-086, L-087).
+const (
+	launchSeconds       = 5 * 60
+	registrationSeconds = 15 * 60
+	visibilitySeconds   = 60
+)
+
+// Decide says what happens next to each claim that nobody deletes. sights holds what EC2 said about instances; those that were
+// not asked about are absent.
+func Decide(snap *cluster.Snapshot, sights cluster.Sights) plan.Decision {
+	var d plan.Decision
+	for _, m := range snap.Members() {
+		if m.Claim == nil || m.Claim.DeletionUnix != 0 {
+			continue
+		}
+		one(&d, snap.NowUnix, m, sights)
+	}
+	return d
+}
+
+func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights) {
+	claim := m.Claim
+	switch {
+	case claim.ProviderID == "" && claim.Conditions.Get(cluster.ConditionLaunched).Status == "False":
+		fail(d, m, "launch_failed", "LaunchFailed", cause(claim, cluster.ConditionLaunched))
+	case claim.ProviderID == "":
+		deadline := claim.CreatedUnix + launchSeconds
+		if now < deadline {
+			d.Again(deadline)
+			return
+		}
+		fail(d, m, "launch_timeout", "LaunchTimeout", "the instance was not launched within 5 minutes: "+cause(claim, cluster.ConditionLaunched))
+	case !claim.Conditions.True(cluster.ConditionRegistered):
+		register(d, now, m, sights)
+	case m.Node == nil:
+		fail(d, m, "node_gone", "NodeGone", fmt.Sprintf("node %s no longer exists", claim.NodeName))
+	case lost(m, sights):
+		fail(d, m, "instance_gone", "InstanceTerminated", "the instance has ended and its node is not ready")
+	case !claim.Conditions.True(cluster.ConditionInitialized):
+		initialize(d, now, m)
+	}
+}
+
+// register joins the node to the claim, or ends a claim whose node will not come.
+func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights) {
+	claim := m.Claim
+	if len(m.Twins) > 0 {
+		names := []string{string(m.Node.Name)}
+		for _, twin := range m.Twins {
+			names = append(names, string(twin.Name))
+		}
+		set(d, now, m, "register", cluster.Condition{
+			Type: cluster.ConditionRegistered, Status: "Unknown", Reason: "MultipleNodesFound",
+			Message: "several nodes have this provider id: " + strings.Join(names, ", "),
+		})
+		d.Waiting = true
+		return
+	}
+	if m.Node != nil {
+		d.Moves = append(d.Moves, registration(now, m))
+		d.Waiting = true
+		return
+	}
+	launched := claim.Conditions.Get(cluster.ConditionLaunched).TransitionUnix
+	if launched == 0 {
+		launched = claim.CreatedUnix
+	}
+	if sight, asked := sights[cluster.InstanceOf(claim.ProviderID)]; asked && sight.Gone(now-launched > visibilitySeconds) {
+		reason := sight.Instance.StateReason
+		if reason == "" {
+			reason = "EC2 does not know it any more"
+		}
+		fail(d, m, "instance_ended", "InstanceTerminated", "the instance ended before its node joined: "+reason)
+		return
+	}
+	if deadline := launched + registrationSeconds; now < deadline {
+		d.Waiting = true
+		d.Again(deadline)
+		return
+	}
+	fail(d, m, "registration_timeout", "RegistrationTimeout", "no node with this provider id joined within 15 minutes")
+}
+
+func registration(now int64, m cluster.Member) plan.Move {
+	claim, node := *m.Claim, *m.Node
+	node.Labels = merged(node.Labels, claim.Labels, map[string]string{cluster.LabelRegistered: "true"})
+	node.Annotations = merged(node.Annotations, forNode(claim.Annotations))
+	node.OwnedBy = claim.UID
+	if !slices.Contains(node.Finalizers, cluster.FinalizerTermination) {
+		node.Finalizers = append(slices.Clone(node.Finalizers), cluster.FinalizerTermination)
+	}
+	unregistered := cluster.Taint{Key: cluster.TaintUnregistered, Effect: cluster.NoExecute}
+	move := plan.Move{Reason: "register", Claim: m.Claim, Node: m.Node}
+	if !slices.ContainsFunc(node.Taints, same(unregistered)) {
+		move.Events = append(move.Events, plan.ClaimEvent(m.Claim, "UnregisteredTaintMissing", true,
+			"node "+string(node.Name)+" came without the taint karpenter.sh/unregistered: pods may have started before it was ready for them"))
+	}
+	node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), same(unregistered))
+	if node.Labels[cluster.LabelNoTaintSync] != "true" {
+		for _, taint := range slices.Concat(claim.Taints, claim.StartupTaints) {
+			if !slices.ContainsFunc(node.Taints, same(taint)) {
+				node.Taints = append(node.Taints, taint)
+			}
+		}
+	}
+	claim.NodeName = node.Name
+	claim.Conditions = ready(claim.Conditions, now, cluster.Condition{
+		Type: cluster.ConditionRegistered, Status: "True", Reason: "Registered", TransitionUnix: now,
+	})
+	move.WantNode, move.WantClaim = &node, &claim
+	return move
+}
+
+// forNode drops the annotations of a claim that are about the claim itself.
+func forNode(claim map[string]string) map[string]string {
+	out := maps.Clone(claim)
+	delete(out, cluster.AnnotationLaunch)
+	delete(out, cluster.AnnotationTagged)
+	return out
+}
+
+// initialize waits for the node to be what the claim asked for (L-084); no deadline ends that wait (L-088).
+func initialize(d *plan.Decision, now int64, m cluster.Member) {
+	d.Waiting = true
+	if reason, message := missing(m); reason != "" {
+		set(d, now, m, "initialize", cluster.Condition{Type: cluster.ConditionInitialized, Status: "Unknown", Reason: reason, Message: message})
+		return
+	}
+	claim, node := *m.Claim, *m.Node
+	node.Labels = merged(node.Labels, map[string]string{cluster.LabelInitialized: "true"})
+	claim.Capacity, claim.Allocatable = node.Capacity, node.Allocatable
+	claim.Conditions = ready(claim.Conditions, now, cluster.Condition{
+		Type: cluster.ConditionInitialized, Status: "True", Reason: "Initialized", TransitionUnix: now,
+	})
+	d.Moves = append(d.Moves, plan.Move{Reason: "initialize", Claim: m.Claim, Node: m.Node, WantNode: &node, WantClaim: &claim})
+}
+
+// missing names the first thing that keeps a node from being initialised.
+func missing(m cluster.Member) (reason, message string) {
+	node, claim := m.Node, m.Claim
+	if !node.Ready() {
+		return "NodeNotReady", "node " + string(node.Name) + " is not ready"
+	}
+	for _, taint := range claim.StartupTaints {
+		if slices.ContainsFunc(node.Taints, same(taint)) {
+			return "StartupTaintsExist", "startup taint " + taint.Key + " is still there"
+		}
+	}
+	for _, taint := range node.Taints {
+		if taint.Ephemeral() {
+			return "KnownEphemeralTaintsExist", "taint " + taint.Key + " is still there"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(claim.Requests.Extended)) {
+		if claim.Requests.Extended[name] > 0 && node.Allocatable.Extended[name] == 0 {
+			return "ResourceNotRegistered", "resource " + name + " was requested and has not been registered"
+		}
+	}
+	return "", ""
+}
+
+// lost reports whether the instance of a registered node has ended. A ready node is believed rather than EC2 (L-091).
+func lost(m cluster.Member, sights cluster.Sights) bool {
+	sight, asked := sights[cluster.InstanceOf(m.Claim.ProviderID)]
+	return asked && !m.Node.Ready() && sight.Gone(true)
+}
+
+func fail(d *plan.Decision, m cluster.Member, reason, event, message string) {
+	d.Moves = append(d.Moves, plan.Move{
+		Reason: reason, Claim: m.Claim, Node: m.Node, DeleteClaim: true,
+		Events: []plan.Event{plan.ClaimEvent(m.Claim, event, true, message)},
+	})
+	d.Waiting = true
+}
+
+// set writes a condition if it says something that the claim does not say yet.
+func set(d *plan.Decision, now int64, m cluster.Member, reason string, c cluster.Condition) {
+	c.TransitionUnix = now
+	old := m.Claim.Conditions.Get(c.Type)
+	if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		return
+	}
+	claim := *m.Claim
+	claim.Conditions = ready(claim.Conditions, now, c)
+	d.Moves = append(d.Moves, plan.Move{Reason: reason, Claim: m.Claim, Node: m.Node, WantClaim: &claim})
+}
+
+// ready adds a condition and lets Ready follow: True once launched, registered and initialised, else what is missing.
+func ready(conditions cluster.Conditions, now int64, c cluster.Condition) cluster.Conditions {
+	return conditions.With(c).WithReady(now, cluster.ConditionLaunched, cluster.ConditionRegistered, cluster.ConditionInitialized)
+}
+
+// cause returns what a condition says about why it is not true.
+func cause(c *cluster.NodeClaim, kind string) string {
+	if one := c.Conditions.Get(kind); one.Message != "" {
+		return one.Message
+	}
+	return "no cause is known"
+}
+
+func same(t cluster.Taint) func(cluster.Taint) bool {
+	return func(o cluster.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }
+}
+
+func merged(base map[string]string, over ...map[string]string) map[string]string {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, m := range over {
+		maps.Copy(out, m)
+	}
+	return out
+}

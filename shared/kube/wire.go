@@ -1,0 +1,315 @@
+package kube
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Kubernetes' protobuf is an envelope (four bytes of magic and a runtime.Unknown whose field 2 is the object) around plain
+// protobuf messages. The readers below take it apart without building Kubernetes' types: a LIST as a stream, item by item,
+// and an item field by field, so that only what a noun holds is ever decoded.
+
+var (
+	magic        = []byte("k8s\x00")
+	errMalformed = errors.New("malformed protobuf")
+)
+
+const (
+	wireVarint = 0
+	wireFixed8 = 1
+	wireBytes  = 2
+	wireFixed4 = 5
+
+	// maxItem bounds a single object; etcd refuses anything larger than 1.5 MiB by default.
+	maxItem = 16 << 20
+)
+
+// field is one field of a message: num for varints, bytes for everything with a length.
+type field struct {
+	number int
+	num    uint64
+	bytes  []byte
+}
+
+// fields calls each for every field of a message in its order. It copies nothing.
+func fields(msg []byte, each func(field) error) error {
+	for len(msg) > 0 {
+		f, n := nextField(msg)
+		if n <= 0 {
+			return errMalformed
+		}
+		msg = msg[n:]
+		if err := each(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextField reads the field at the start of msg and returns its length; zero or less: malformed.
+func nextField(msg []byte) (field, int) {
+	tag, n := binary.Uvarint(msg)
+	if n <= 0 {
+		return field{}, 0
+	}
+	f := field{number: int(tag >> 3)}
+	switch tag & 7 {
+	case wireVarint:
+		num, m := binary.Uvarint(msg[n:])
+		if m <= 0 {
+			return field{}, 0
+		}
+		f.num = num
+		return f, n + m
+	case wireBytes:
+		size, m := binary.Uvarint(msg[n:])
+		if m <= 0 || size > uint64(len(msg)-n-m) {
+			return field{}, 0
+		}
+		start := n + m
+		f.bytes = msg[start : start+int(size)]
+		return f, start + int(size)
+	case wireFixed8:
+		return f, fits(msg, n+8)
+	case wireFixed4:
+		return f, fits(msg, n+4)
+	default:
+		return field{}, 0
+	}
+}
+
+func fits(msg []byte, n int) int {
+	if n > len(msg) {
+		return 0
+	}
+	return n
+}
+
+// mask names the fields of a message that are wanted; a nil mask under a number takes that field whole.
+type mask map[int]mask
+
+// prune appends to dst the message that is left of msg when only the fields of m are kept.
+func (m mask) prune(dst, msg []byte) ([]byte, error) {
+	for len(msg) > 0 {
+		f, n := nextField(msg)
+		if n <= 0 {
+			return dst, errMalformed
+		}
+		whole := msg[:n]
+		msg = msg[n:]
+		sub, wanted := m[f.number]
+		switch {
+		case !wanted:
+		case sub == nil:
+			dst = append(dst, whole...)
+		default:
+			inner, err := sub.prune(nil, f.bytes)
+			if err != nil {
+				return dst, err
+			}
+			dst = appendField(dst, field{number: f.number, bytes: inner})
+		}
+	}
+	return dst, nil
+}
+
+// appendField writes a field that has a length.
+func appendField(dst []byte, f field) []byte {
+	dst = binary.AppendUvarint(dst, uint64(f.number)<<3|wireBytes)
+	dst = binary.AppendUvarint(dst, uint64(len(f.bytes)))
+	return append(dst, f.bytes...)
+}
+
+// unwrap returns the object inside an envelope.
+func unwrap(envelope []byte) ([]byte, error) {
+	body, ok := bytes.CutPrefix(envelope, magic)
+	if !ok {
+		return nil, errMalformed
+	}
+	var object []byte
+	err := fields(body, func(f field) error {
+		if f.number == 2 {
+			object = f.bytes
+		}
+		return nil
+	})
+	return object, err
+}
+
+// listMeta is what a LIST says about itself.
+type listMeta struct {
+	version   uint64
+	remaining int64 // items that a limit cut off
+}
+
+// readProtoList calls each for every item of a LIST; the bytes are only valid during the call.
+func readProtoList(r io.Reader, each func(item []byte) error) (listMeta, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, head); err != nil {
+		return listMeta{}, fmt.Errorf("read magic: %w", err)
+	}
+	if !bytes.Equal(head, magic) {
+		return listMeta{}, errMalformed
+	}
+	var (
+		meta listMeta
+		buf  []byte
+		// inside counts down the bytes of the object while it is being read; outside, the envelope's fields are skipped.
+		inside int64
+	)
+	for {
+		counted := &countingReader{in: in}
+		tag, err := binary.ReadUvarint(counted)
+		if errors.Is(err, io.EOF) && counted.n == 0 && inside == 0 {
+			return meta, nil
+		}
+		if err != nil {
+			return meta, fmt.Errorf("read list: %w", noEOF(err))
+		}
+		if tag&7 == wireVarint {
+			if _, err := binary.ReadUvarint(counted); err != nil {
+				return meta, fmt.Errorf("read list: %w", noEOF(err))
+			}
+			inside = max(0, inside-counted.n)
+			continue
+		}
+		if tag&7 != wireBytes {
+			return meta, errMalformed
+		}
+		size, err := binary.ReadUvarint(counted)
+		if err != nil {
+			return meta, fmt.Errorf("read list: %w", noEOF(err))
+		}
+		if inside == 0 && tag>>3 == 2 {
+			inside = int64(size)
+			continue
+		}
+		if size > maxItem {
+			return meta, errMalformed
+		}
+		buf = grow(buf, int(size))
+		if _, err := io.ReadFull(in, buf); err != nil {
+			return meta, fmt.Errorf("read list: %w", noEOF(err))
+		}
+		if inside == 0 {
+			continue
+		}
+		inside -= counted.n + int64(size)
+		if inside < 0 {
+			return meta, errMalformed
+		}
+		switch tag >> 3 {
+		case 1:
+			if meta, err = decodeListMeta(buf); err != nil {
+				return meta, err
+			}
+		case 2:
+			if err := each(buf); err != nil {
+				return meta, err
+			}
+		}
+	}
+}
+
+func decodeListMeta(msg []byte) (listMeta, error) {
+	var m listMeta
+	err := fields(msg, func(f field) (err error) {
+		switch f.number {
+		case 2:
+			m.version, err = parseVersion(string(f.bytes))
+		case 4:
+			m.remaining = int64(f.num)
+		}
+		return err
+	})
+	return m, err
+}
+
+type countingReader struct {
+	in *bufio.Reader
+	n  int64
+}
+
+func (c *countingReader) ReadByte() (byte, error) {
+	b, err := c.in.ReadByte()
+	if err == nil {
+		c.n++
+	}
+	return b, err
+}
+
+// noEOF turns an end in the middle of something into what it is.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func grow(buf []byte, n int) []byte {
+	if cap(buf) < n {
+		return make([]byte, n, n+n/4)
+	}
+	return buf[:n]
+}
+
+// watchEvent is one event of a watch, its object in the encoding of its kind.
+type watchEvent struct {
+	kind   string // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
+	object []byte
+}
+
+// readProtoEvent reads the next event: a length of four bytes, then a metav1.WatchEvent.
+func readProtoEvent(in io.Reader) (watchEvent, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(in, size[:]); err != nil {
+		return watchEvent{}, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxItem {
+		return watchEvent{}, errMalformed
+	}
+	msg := make([]byte, n)
+	if _, err := io.ReadFull(in, msg); err != nil {
+		return watchEvent{}, noEOF(err)
+	}
+	var ev watchEvent
+	err := fields(msg, func(f field) error {
+		switch f.number {
+		case 1:
+			ev.kind = string(f.bytes)
+		case 2:
+			return fields(f.bytes, func(f field) (err error) {
+				if f.number == 1 {
+					ev.object, err = unwrap(f.bytes)
+				}
+				return err
+			})
+		}
+		return nil
+	})
+	return ev, err
+}
+
+// decodeProtoStatus reads a metav1.Status.
+func decodeProtoStatus(msg []byte) (wireStatus, error) {
+	s := wireStatus{Code: http.StatusInternalServerError}
+	err := fields(msg, func(f field) error {
+		switch f.number {
+		case 3:
+			s.Message = string(f.bytes)
+		case 4:
+			s.Reason = string(f.bytes)
+		case 6:
+			s.Code = int(int32(f.num))
+		}
+		return nil
+	})
+	return s, err
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"treadle/shared/apply"
@@ -170,6 +172,7 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 	d.Merge(disruption.Drain(&snap, sights))
 	mover := &apply.Mover{Cluster: site.Name, Kube: site.Kube, Instances: site.Fleet, Log: h.Log}
 	done, err := mover.Move(ctx, d.Moves)
+	look.forget(d.Moves)
 	if err != nil {
 		return d, err
 	}
@@ -254,15 +257,20 @@ func (h *Handler) wakeProvision(ctx context.Context, site *Site, snap *cluster.S
 	}
 }
 
+// count reports moves as metrics.
 func (h *Handler) count(site *Site, moves []plan.Move) {
+	counts := map[string]int{}
 	for _, m := range moves {
 		switch {
 		case m.Release:
-			h.Counter.Count("NodeClaimsTerminated", "lifecycle", site.Name, 1)
+			counts["NodeClaimsTerminated"]++
 		case m.Reason == "register" && m.WantNode != nil:
-			h.Counter.Count("NodeClaimsRegistered", "lifecycle", site.Name, 1)
+			counts["NodeClaimsRegistered"]++
 		case m.Reason == "initialize" && m.WantNode != nil:
-			h.Counter.Count("NodeClaimsInitialized", "lifecycle", site.Name, 1)
+			counts["NodeClaimsInitialized"]++
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		h.Counter.Count(name, "lifecycle", site.Name, counts[name])
 	}
 }

@@ -43,6 +43,15 @@ func (l *looker) at(ctx context.Context, snap *cluster.Snapshot) (cluster.Sights
 	return l.sights, nil
 }
 
+// forget drops what is known of instances that were just ended, so that the next look sees them end rather than ends them again.
+func (l *looker) forget(moves []plan.Move) {
+	for _, m := range moves {
+		if m.Terminate != "" {
+			delete(l.sights, m.Terminate)
+		}
+	}
+}
+
 // inQuestion returns the instances whose state decides what happens next: those whose node has not joined, is going, or is not
 // ready.
 func inQuestion(snap *cluster.Snapshot) []cluster.InstanceID {

@@ -108,10 +108,10 @@ func (l *Launcher) record(ctx context.Context, o Order, res plan.Result) error {
 	if extra := instances[served:]; len(extra) > 0 {
 		l.Log.WarnContext(ctx, "more instances than claims, the sweep will end the rest", "cluster", l.Cluster, "group", o.Launch.Group, "extra", len(extra))
 	}
-	if served < len(open) {
-		errs = append(errs, l.fail(ctx, open[served:], "InsufficientCapacity", why(res.Refusals)))
+	if err := errors.Join(errs...); err != nil || served == len(open) {
+		return err // nobody goes before every instance is recorded: the token of a repetition is made from all claims
 	}
-	return errors.Join(errs...)
+	return l.fail(ctx, open[served:], "InsufficientCapacity", why(res.Refusals))
 }
 
 // launched writes labels and annotations first and the status, with the provider id, last: a claim with a provider id is complete.
@@ -165,15 +165,20 @@ func pending(kind, reason, message string, at int64) cluster.Condition {
 	return cluster.Condition{Type: kind, Status: "Unknown", Reason: reason, Message: message, TransitionUnix: at}
 }
 
-// fail ends claims that stand for no instance. The condition comes first: it is what tells the next look that nothing was
-// launched.
+// fail ends claims that stand for no instance. All are marked before the first one goes: the condition tells the next look that
+// nothing was launched, and while one of them is unmarked the launch may be repeated, with a token made from all claims.
 func (l *Launcher) fail(ctx context.Context, claims []*cluster.NodeClaim, reason, message string) error {
+	marked := make([]cluster.NodeClaim, len(claims))
 	errs := make([]error, len(claims))
-	Each(len(claims), func(i int) { errs[i] = l.failOne(ctx, claims[i], reason, message) })
+	Each(len(claims), func(i int) { marked[i], errs[i] = l.mark(ctx, claims[i], reason, message) })
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	Each(len(claims), func(i int) { errs[i] = l.end(ctx, marked[i], reason, message) })
 	return errors.Join(errs...)
 }
 
-func (l *Launcher) failOne(ctx context.Context, claim *cluster.NodeClaim, reason, message string) error {
+func (l *Launcher) mark(ctx context.Context, claim *cluster.NodeClaim, reason, message string) (cluster.NodeClaim, error) {
 	l.Log.WarnContext(ctx, "nodeclaim failed", "cluster", l.Cluster, "nodeclaim", claim.Name, "nodepool", claim.NodePool(), "reason", reason, "message", message)
 	want := *claim
 	at := l.Now().Unix()
@@ -182,20 +187,24 @@ func (l *Launcher) failOne(ctx context.Context, claim *cluster.NodeClaim, reason
 		WithReady(at, cluster.ConditionLaunched)
 	now, err := l.Kube.PatchNodeClaimStatus(ctx, *claim, want)
 	if err != nil {
-		return fmt.Errorf("record failed launch of nodeclaim %s: %w", claim.Name, err)
+		return cluster.NodeClaim{}, fmt.Errorf("record failed launch of nodeclaim %s: %w", claim.Name, err)
 	}
+	return now, nil
+}
+
+func (l *Launcher) end(ctx context.Context, claim cluster.NodeClaim, reason, message string) error {
 	event := "InsufficientCapacityError"
 	if reason != "InsufficientCapacity" {
 		event = reason
 	}
-	_ = l.Kube.Event(ctx, plan.ClaimEvent(claim, event, true, message))
+	_ = l.Kube.Event(ctx, plan.ClaimEvent(&claim, event, true, message))
 	if err := l.Kube.DeleteNodeClaim(ctx, claim.Name, claim.UID); err != nil && !errors.Is(err, plan.ErrNotFound) {
 		return fmt.Errorf("delete nodeclaim %s: %w", claim.Name, err)
 	}
-	free := now
-	free.Finalizers = without(now.Finalizers)
-	now.ResourceVersion, free.ResourceVersion = "", "" // the deletion changed it
-	if _, err := l.Kube.PatchNodeClaim(ctx, now, free); err != nil && !errors.Is(err, plan.ErrNotFound) {
+	free := claim
+	free.Finalizers = without(claim.Finalizers)
+	claim.ResourceVersion, free.ResourceVersion = "", "" // the deletion changed it
+	if _, err := l.Kube.PatchNodeClaim(ctx, claim, free); err != nil && !errors.Is(err, plan.ErrNotFound) {
 		return fmt.Errorf("release nodeclaim %s: %w", claim.Name, err)
 	}
 	return nil

@@ -30,35 +30,30 @@ func (v *view) capacity(t *Type, image cluster.AMI) cluster.Resources {
 		MemoryBytes:    v.memory(t, image),
 		EphemeralBytes: v.ephemeral(t),
 		Pods:           v.pods(t),
-		Extended:       map[string]int64{},
+	}
+	add := func(name string, n int64) {
+		if n > 0 {
+			out.Set(name, out.Get(name)+n)
+		}
 	}
 	for _, d := range t.GPUs {
 		switch d.Manufacturer {
 		case "NVIDIA":
-			out.Extended[resourceNVIDIA] += d.Count
+			add(resourceNVIDIA, d.Count)
 		case "AMD":
-			out.Extended[resourceAMD] += d.Count
+			add(resourceAMD, d.Count)
 		case "Habana":
-			out.Extended[resourceGaudi] += d.Count
+			add(resourceGaudi, d.Count)
 		}
 	}
 	if len(t.Accelerators) > 0 && t.Accelerators[0].Neuron {
-		d := t.Accelerators[0]
-		out.Extended[resourceNeuron] = d.Count
-		out.Extended[resourceNeuronCore] = d.Count * d.Cores
+		add(resourceNeuron, t.Accelerators[0].Count)
+		add(resourceNeuronCore, t.Accelerators[0].Count*t.Accelerators[0].Cores)
 	}
-	out.Extended[resourceEFA] = v.efas(t)
-	out.Extended[resourcePodENI] = t.BranchENIs
+	add(resourceEFA, v.efas(t))
+	add(resourcePodENI, t.BranchENIs)
 	if v.family.windowsBuild != "" {
-		out.Extended[resourceWindowsIP] = t.IPv4PerENI - 1
-	}
-	for name, n := range out.Extended {
-		if n <= 0 {
-			delete(out.Extended, name)
-		}
-	}
-	if len(out.Extended) == 0 {
-		out.Extended = nil
+		add(resourceWindowsIP, t.IPv4PerENI-1)
 	}
 	return out
 }

@@ -10,59 +10,53 @@ import (
 const awsLabel = "karpenter.k8s.aws/instance-"
 
 // labels returns what a node of type t carries in whatever zone it runs (S-211 to S-227). A fact that the type lacks is an
-// absent label, never an empty one; the hypervisor of a bare-metal type is the one exception that users rely on.
+// absent label; only the hypervisor of a bare-metal type is there and empty.
 func labels(t *Type, region string, f family) map[string]string {
 	name, size, _ := strings.Cut(t.Name, ".")
 	category, generation := split(name)
-	out := map[string]string{
-		cluster.LabelInstanceType:                    t.Name,
-		cluster.LabelArch:                            t.Arch,
-		cluster.LabelRegion:                          region,
-		awsLabel + "hypervisor":                      t.Hypervisor,
-		awsLabel + "encryption-in-transit-supported": strconv.FormatBool(t.EncryptsInTransit),
-		awsLabel + "category":                        category,
-		awsLabel + "generation":                      generation,
-		awsLabel + "family":                          name,
-		awsLabel + "size":                            size,
-		awsLabel + "capability-flex":                 strconv.FormatBool(strings.Contains(name, "-flex")),
-		awsLabel + "cpu":                             decimal(t.VCPU),
-		awsLabel + "memory":                          decimal(t.MemoryMiB),
-		awsLabel + "cpu-manufacturer":                kebab(t.CPUManufacturer),
-		awsLabel + "cpu-sustained-clock-speed-mhz":   positive(t.ClockMHz),
-		awsLabel + "local-nvme":                      positive(t.NVMeGB),
-		awsLabel + "ebs-bandwidth":                   positive(t.EBSMbps),
-		awsLabel + "network-bandwidth":               positive(t.Mbps),
-		cluster.LabelOS:                              "linux",
-	}
-	if f.windowsBuild != "" {
-		out[cluster.LabelOS] = ""
-		if t.Arch == "amd64" {
-			out[cluster.LabelOS] = "windows"
-			out[cluster.LabelWindowsBuild] = f.windowsBuild
+	const most = 32
+	out := make(map[string]string, most)
+	put := func(key, value string) {
+		if value != "" {
+			out[key] = value
 		}
 	}
-	device(out, "gpu", t.GPUs)
-	device(out, "accelerator", t.Accelerators)
-	for key, value := range out {
-		if value == "" && key != awsLabel+"hypervisor" {
-			delete(out, key)
-		}
+	put(cluster.LabelInstanceType, t.Name)
+	put(cluster.LabelArch, t.Arch)
+	put(cluster.LabelRegion, region)
+	switch {
+	case f.windowsBuild == "":
+		put(cluster.LabelOS, "linux")
+	case t.Arch == "amd64":
+		put(cluster.LabelOS, "windows")
+		put(cluster.LabelWindowsBuild, f.windowsBuild)
+	}
+	out[awsLabel+"hypervisor"] = t.Hypervisor
+	put(awsLabel+"encryption-in-transit-supported", strconv.FormatBool(t.EncryptsInTransit))
+	put(awsLabel+"category", category)
+	put(awsLabel+"generation", generation)
+	put(awsLabel+"family", name)
+	put(awsLabel+"size", size)
+	put(awsLabel+"capability-flex", strconv.FormatBool(strings.Contains(name, "-flex")))
+	put(awsLabel+"cpu", decimal(t.VCPU))
+	put(awsLabel+"memory", decimal(t.MemoryMiB))
+	put(awsLabel+"cpu-manufacturer", kebab(t.CPUManufacturer))
+	put(awsLabel+"cpu-sustained-clock-speed-mhz", positive(t.ClockMHz))
+	put(awsLabel+"local-nvme", positive(t.NVMeGB))
+	put(awsLabel+"ebs-bandwidth", positive(t.EBSMbps))
+	put(awsLabel+"network-bandwidth", positive(t.Mbps))
+	if len(t.GPUs) == 1 { // two kinds are no one kind
+		put(awsLabel+"gpu-name", kebab(t.GPUs[0].Name))
+		put(awsLabel+"gpu-manufacturer", kebab(t.GPUs[0].Manufacturer))
+		put(awsLabel+"gpu-count", decimal(t.GPUs[0].Count))
+		put(awsLabel+"gpu-memory", positive(t.GPUs[0].MemoryMiB))
+	}
+	if len(t.Accelerators) == 1 {
+		put(awsLabel+"accelerator-name", kebab(t.Accelerators[0].Name))
+		put(awsLabel+"accelerator-manufacturer", kebab(t.Accelerators[0].Manufacturer))
+		put(awsLabel+"accelerator-count", decimal(t.Accelerators[0].Count))
 	}
 	return out
-}
-
-// device adds the labels of GPUs or accelerators, which only a type with devices of one kind has.
-func device(out map[string]string, kind string, devices []Device) {
-	if len(devices) != 1 {
-		return
-	}
-	d := devices[0]
-	out[awsLabel+kind+"-name"] = kebab(d.Name)
-	out[awsLabel+kind+"-manufacturer"] = kebab(d.Manufacturer)
-	out[awsLabel+kind+"-count"] = decimal(d.Count)
-	if kind == "gpu" {
-		out[awsLabel+kind+"-memory"] = positive(d.MemoryMiB)
-	}
 }
 
 // split returns the letters and the digits that a family name starts with: m and 5 of m5dn, u and 1 of u-6tb1.

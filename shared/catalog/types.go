@@ -121,7 +121,7 @@ func (v *view) interfacesFit(t *Type) bool {
 }
 
 func (v *view) offerings(t *Type, usable bool) []cluster.Offering {
-	var out []cluster.Offering
+	out := make([]cluster.Offering, 0, 2*len(t.Zones))
 	add := func(zone string, kind cluster.CapacityType, price int64) {
 		id, subnet := v.zones[zone]
 		out = append(out, cluster.Offering{

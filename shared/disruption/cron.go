@@ -32,7 +32,7 @@ func parseCron(text string) (cron, error) {
 	if len(fields) != 5 {
 		return cron{}, fmt.Errorf("schedule %q has %d fields, want 5: minute hour day month weekday", text, len(fields))
 	}
-	c := cron{anyDay: strings.HasPrefix(fields[2], "*"), anyWeekday: strings.HasPrefix(fields[4], "*")}
+	c := cron{anyDay: unrestricted(fields[2]), anyWeekday: unrestricted(fields[4])}
 	for i, field := range []struct {
 		name   string
 		lo, hi int
@@ -55,6 +55,18 @@ func parseCron(text string) (cron, error) {
 	return c, nil
 }
 
+// unrestricted reports whether a field names every value by a star. A star with a step restricts, which decides how the two day fields
+// combine; Karpenter's schedules are read that way.
+func unrestricted(field string) bool {
+	for part := range strings.SplitSeq(field, ",") {
+		switch part {
+		case "*", "?", "*/1", "?/1":
+			return true
+		}
+	}
+	return false
+}
+
 // parseField reads a list of values, ranges and steps: "1,3-5,*/15".
 func parseField(text string, lo, hi int, names string) (uint64, error) {
 	var bits uint64
@@ -66,10 +78,10 @@ func parseField(text string, lo, hi int, names string) (uint64, error) {
 			if err != nil || n < 1 {
 				return 0, fmt.Errorf("step %q is not a positive number", stepText)
 			}
-			step = n
+			step = min(n, hi+1) // so that adding it never overflows
 		}
 		from, to := lo, hi
-		if span != "*" {
+		if span != "*" && span != "?" {
 			first, last, ranged := strings.Cut(span, "-")
 			var err error
 			if from, err = value(first, lo, hi, names); err != nil {

@@ -33,6 +33,8 @@ func errorOf(k plan.RefusalKind) error {
 }
 
 // codes says what EC2's error codes mean, whether they come as the answer to a call or beside instances in a fleet's answer.
+//
+//nolint:gochecknoglobals // a table
 var codes = map[string]plan.RefusalKind{
 	"InsufficientInstanceCapacity":         plan.RefusedCapacity,
 	"InsufficientHostCapacity":             plan.RefusedCapacity,

@@ -165,6 +165,8 @@ func chosen(t *types.LaunchTemplateAndOverridesResponse, l plan.Launch) plan.Ove
 
 // severity orders the kinds of refusals: a fleet that gave nothing fails with the error of the most severe one. Lack of
 // capacity weighs least, because the next plan deals with it; what needs a person weighs most.
+//
+//nolint:gochecknoglobals // a table
 var severity = []plan.RefusalKind{
 	plan.RefusedThrottled, plan.RefusedAddresses, plan.RefusedCapacity, plan.RefusedQuota, plan.RefusedGone,
 	plan.RefusedMismatch, "", plan.RefusedConfiguration, plan.RefusedDenied,

@@ -97,7 +97,7 @@ func registration(now int64, m cluster.Member) plan.Move {
 	claim, node := *m.Claim, *m.Node
 	node.Labels = merged(node.Labels, claim.Labels, map[string]string{cluster.LabelRegistered: "true"})
 	node.Annotations = merged(node.Annotations, forNode(claim.Annotations))
-	node.OwnedBy = claim.UID
+	node.OwnedBy, node.OwnedByName = claim.UID, claim.Name
 	if !slices.Contains(node.Finalizers, cluster.FinalizerTermination) {
 		node.Finalizers = append(slices.Clone(node.Finalizers), cluster.FinalizerTermination)
 	}

@@ -76,10 +76,14 @@ type wireClassRef struct {
 }
 
 type wireRequirement struct {
-	Key       string   `json:"key"`
-	Operator  string   `json:"operator"`
-	Values    []string `json:"values,omitempty"`
-	MinValues int      `json:"minValues,omitempty"`
+	wireExpression
+	MinValues int `json:"minValues,omitempty"`
+}
+
+type wireExpression struct {
+	Key      string   `json:"key"`
+	Operator string   `json:"operator"`
+	Values   []string `json:"values,omitempty"`
 }
 
 type wireTaint struct {
@@ -341,17 +345,25 @@ func (p *problems) optionalSeconds(field, text string) *int64 {
 func expressions(in []wireRequirement) []cluster.Expression {
 	var out []cluster.Expression
 	for _, r := range in {
-		out = append(out, cluster.Expression{
-			Key: stableKey(r.Key), Operator: cluster.Operator(r.Operator), Values: r.Values, MinValues: r.MinValues,
-		})
+		e := expression(r.wireExpression)
+		e.MinValues = r.MinValues
+		out = append(out, e)
 	}
 	return out
+}
+
+func expression(w wireExpression) cluster.Expression {
+	return cluster.Expression{Key: stableKey(w.Key), Operator: cluster.Operator(w.Operator), Values: w.Values}
+}
+
+func toExpression(e cluster.Expression) wireExpression {
+	return wireExpression{Key: e.Key, Operator: string(e.Operator), Values: e.Values}
 }
 
 func toRequirements(in []cluster.Expression) []wireRequirement {
 	out := make([]wireRequirement, 0, len(in)) // required by the schema, even if empty
 	for _, e := range in {
-		out = append(out, wireRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values, MinValues: e.MinValues})
+		out = append(out, wireRequirement{toExpression(e), e.MinValues})
 	}
 	return out
 }

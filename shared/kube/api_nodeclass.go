@@ -151,10 +151,10 @@ type wireGroup struct {
 }
 
 type wireAMI struct {
-	ID           string            `json:"id"`
-	Name         string            `json:"name,omitempty"`
-	Deprecated   bool              `json:"deprecated,omitempty"`
-	Requirements []wireRequirement `json:"requirements"`
+	ID           string           `json:"id"`
+	Name         string           `json:"name,omitempty"`
+	Deprecated   bool             `json:"deprecated,omitempty"`
+	Requirements []wireExpression `json:"requirements"`
 }
 
 type wireReservation struct {
@@ -318,7 +318,11 @@ func fromClassStatus(w *wireClassStatus) cluster.NodeClassStatus {
 		s.SecurityGroups = append(s.SecurityGroups, cluster.SecurityGroup{ID: g.ID, Name: g.Name})
 	}
 	for _, a := range w.AMIs {
-		s.AMIs = append(s.AMIs, cluster.AMI{ID: a.ID, Name: a.Name, Deprecated: a.Deprecated, Requirements: expressions(a.Requirements)})
+		ami := cluster.AMI{ID: a.ID, Name: a.Name, Deprecated: a.Deprecated}
+		for _, e := range a.Requirements {
+			ami.Requirements = append(ami.Requirements, expression(e))
+		}
+		s.AMIs = append(s.AMIs, ami)
 	}
 	for _, r := range w.CapacityReservations {
 		s.Reservations = append(s.Reservations, cluster.Reservation{
@@ -338,7 +342,11 @@ func toClassStatus(s *cluster.NodeClassStatus) wireClassStatus {
 		w.SecurityGroups = append(w.SecurityGroups, wireGroup{ID: g.ID, Name: g.Name})
 	}
 	for _, a := range s.AMIs {
-		w.AMIs = append(w.AMIs, wireAMI{ID: a.ID, Name: a.Name, Deprecated: a.Deprecated, Requirements: toRequirements(a.Requirements)})
+		ami := wireAMI{ID: a.ID, Name: a.Name, Deprecated: a.Deprecated, Requirements: []wireExpression{}}
+		for _, e := range a.Requirements {
+			ami.Requirements = append(ami.Requirements, toExpression(e))
+		}
+		w.AMIs = append(w.AMIs, ami)
 	}
 	for _, r := range s.Reservations {
 		w.CapacityReservations = append(w.CapacityReservations, wireReservation{

@@ -24,7 +24,9 @@ const (
 	// quiet is how long a watch must be silent before a copy of the right size counts as complete. The server sends what
 	// happened since the remembered version at once and in one burst, but gives no sign at its end.
 	quiet = 100 * time.Millisecond
-	// stall is how long a watch may take to catch up before a LIST replaces it.
+	// patience is for how many such silences a copy of the wrong size is waited for before a LIST replaces it.
+	patience = 5
+	// stall is how long the server may take to accept a watch.
 	stall = 3 * time.Second
 )
 
@@ -149,20 +151,26 @@ func (c *collection[T]) catchUp(ctx context.Context) (complete bool, err error) 
 	defer deadline.Stop()
 	silence := time.NewTimer(quiet)
 	defer silence.Stop()
-	for c.version < now.version {
+	for silent := 0; c.version < now.version; {
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-deadline.C:
-			return false, nil
+			if !c.stream.opened() {
+				return false, nil
+			}
 		case <-silence.C:
-			if c.stream.opened() && int64(len(c.items)) == size {
-				return true, nil
+			if !c.stream.opened() {
+				break
+			}
+			if silent++; int64(len(c.items)) == size || silent == patience {
+				return int64(len(c.items)) == size, nil
 			}
 		case ev, ok := <-c.stream.events:
 			if !ok {
 				return false, nil
 			}
+			silent = 0
 			if _, err := c.apply(ev); err != nil {
 				return false, nil //nolint:nilerr // a broken watch is no failure: the caller lists instead
 			}

@@ -17,7 +17,8 @@ var (
 	ErrExists          = plan.ErrExists      // create only
 	ErrForbidden       = plan.ErrDenied      // 401 and 403
 	ErrInvalid         = plan.ErrInvalid     // 400, 413, 415 and 422: repeating it cannot help
-	ErrTooManyRequests = plan.ErrBudget      // an eviction that a budget refuses, or a server that sheds load
+	ErrTooManyRequests = plan.ErrBudget      // an eviction that a PodDisruptionBudget refuses
+	ErrThrottled       = plan.ErrThrottled   // 429 of a server that sheds load, after some tries
 	ErrUnavailable     = plan.ErrUnavailable // 5xx, timeout, refused or broken connection
 	// ErrHeld says that somebody else holds a lease.
 	ErrHeld = plan.ErrHeld
@@ -56,7 +57,7 @@ func (e *StatusError) kind() error {
 	case e.Code == http.StatusUnauthorized, e.Code == http.StatusForbidden:
 		return ErrForbidden
 	case e.Code == http.StatusTooManyRequests:
-		return ErrTooManyRequests
+		return ErrThrottled
 	case e.Code >= 500:
 		return ErrUnavailable
 	default:

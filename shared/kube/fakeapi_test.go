@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // marshaler is any of Kubernetes' own types.
@@ -93,7 +94,7 @@ func (a *api) on(method, path string, h http.HandlerFunc) {
 	a.handlers[method+" "+path] = h
 }
 
-// asked returns the calls so far, reads left out.
+// writes returns the calls so far, reads left out.
 func (a *api) writes() []call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +137,7 @@ func answer(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }
 }
 
-// podsAt serves a LIST of pods and a watch that sends whatever frames brings.
+// podServer serves a LIST of pods and a watch that sends whatever frames brings.
 type podServer struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -145,6 +146,7 @@ type podServer struct {
 	frames chan []byte // nil: watches are refused with 410
 	// resumed are the versions that watches were asked to start from.
 	resumed []string
+	ended   chan struct{} // gets a note for each watch that is over
 }
 
 func (s *podServer) set(rv int, pods ...corev1.Pod) {
@@ -159,6 +161,7 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, q.Get("limit"))
 		return
 	}
+	defer func() { s.ended <- struct{}{} }()
 	s.mu.Lock()
 	s.resumed = append(s.resumed, q.Get("resourceVersion"))
 	frames := s.frames
@@ -197,7 +200,7 @@ func (s *podServer) list(w http.ResponseWriter, limit string) {
 func pod(name string, rv int, change ...func(*corev1.Pod)) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, UID: "uid-" + "x", ResourceVersion: strconv.Itoa(rv), Labels: map[string]string{"app": "web", "zone": "z"},
+			Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: strconv.Itoa(rv), Labels: map[string]string{"app": "web", "zone": "z"},
 		},
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:1"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},

@@ -16,7 +16,7 @@ import (
 func podMirror(t *testing.T) (*podServer, *api, *Mirror) {
 	t.Helper()
 	a := newAPI(t)
-	s := &podServer{t: t, frames: make(chan []byte, 16)}
+	s := &podServer{t: t, frames: make(chan []byte, 16), ended: make(chan struct{}, 16)}
 	a.on("GET", "/api/v1/pods", s.ServeHTTP)
 	m := NewMirror(a.client(), Pods|NodePools)
 	t.Cleanup(m.Pause)
@@ -85,6 +85,7 @@ func TestMirror_AwaitWakesForChangesOfNounsOnly(t *testing.T) {
 	require.Empty(t, m.Snapshot(0).Pods)
 
 	m.Pause()
+	<-s.ended
 	s.frames <- frame(t, "ADDED", &late)
 	require.NoError(t, m.Await(t.Context()))
 	require.Equal(t, []string{"b"}, names(m.Snapshot(0)))

@@ -8,8 +8,8 @@ import (
 	"reflect"
 )
 
-// document is JSON as data.
-type document map[string]any
+// document is a JSON object as data.
+type document = map[string]any
 
 // asDocument turns a value into what its JSON says. The values here are this package's own wire structs, which always encode.
 func asDocument(v any) document {
@@ -55,8 +55,8 @@ func difference(old, next document) (patch document, lists bool) {
 
 // change is the part of a merge patch that turns one value into another; nil takes the value out.
 func change(was, is any) (patch any, lists bool) {
-	from, fromObject := was.(map[string]any)
-	to, toObject := is.(map[string]any)
+	from, fromObject := was.(document)
+	to, toObject := is.(document)
 	if fromObject && (toObject || is == nil) {
 		return difference(from, to)
 	}
@@ -80,7 +80,7 @@ func (c *Client) patch(ctx context.Context, t target, old, next, out any) (sent 
 	if diff == nil {
 		return false, nil
 	}
-	meta, ok := diff["metadata"].(map[string]any)
+	meta, ok := diff["metadata"].(document)
 	if !ok {
 		meta = map[string]any{}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -235,7 +236,7 @@ func nodeFields(n cluster.Node) document {
 
 func (c *Client) patchNode(ctx context.Context, old, next cluster.Node, fields document) error {
 	path := nodePath(old.Name)
-	send := func(meta, spec map[string]any) error {
+	send := func(meta, spec document) error {
 		meta["uid"] = old.UID
 		body := document{"metadata": merge(fields["metadata"], meta), "spec": merge(fields["spec"], spec)}
 		return c.do(ctx, request{method: http.MethodPatch, path: path, contentType: mimeMergePatch}, body, nil)
@@ -327,21 +328,12 @@ func orNothing(v any) any {
 	return v
 }
 
-// merge joins two objects, the second winning; either may be absent.
-func merge(a any, b map[string]any) map[string]any {
-	out := map[string]any{}
-	switch a := a.(type) {
-	case map[string]any:
-		for k, v := range a {
-			out[k] = v
-		}
-	case document:
-		for k, v := range a {
-			out[k] = v
-		}
+// merge joins two objects, the second winning; the first may be absent.
+func merge(a any, b document) document {
+	out := document{}
+	if a, ok := a.(document); ok {
+		maps.Copy(out, a)
 	}
-	for k, v := range b {
-		out[k] = v
-	}
+	maps.Copy(out, b)
 	return out
 }

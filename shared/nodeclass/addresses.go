@@ -4,9 +4,11 @@ import "treadle/shared/cluster"
 
 // Addresses is a book of the free addresses of subnets, with those of launches in flight taken out. Not safe for concurrent use.
 type Addresses struct {
-	subnets []cluster.Subnet
-	free    map[string]int // by subnet id; absent: not known, which counts as enough
+	free map[string]int // by subnet id
 }
+
+// plenty stands for a number that nobody counted.
+const plenty = 1 << 30
 
 // NewAddresses opens a book for the subnets of a resolved class; classes that share subnets should share a book.
 func NewAddresses(subnets []cluster.Subnet) *Addresses {
@@ -18,19 +20,19 @@ func NewAddresses(subnets []cluster.Subnet) *Addresses {
 // Add puts further subnets into the book; those already in it keep what was booked.
 func (a *Addresses) Add(subnets []cluster.Subnet) {
 	for _, s := range subnets {
-		if a.has(s.ID) {
+		if _, there := a.free[s.ID]; there {
 			continue
 		}
-		a.subnets = append(a.subnets, s)
-		if s.FreeIPs >= 0 {
-			a.free[s.ID] = s.FreeIPs
+		a.free[s.ID] = s.FreeIPs
+		if s.FreeIPs < 0 {
+			a.free[s.ID] = plenty
 		}
 	}
 }
 
-// Take books n addresses of a subnet; a negative n gives them back.
+// Take books n addresses of a subnet; a negative n gives them back. A subnet that is not in the book is left alone.
 func (a *Addresses) Take(subnetID string, n int) {
-	if _, known := a.free[subnetID]; known {
+	if _, there := a.free[subnetID]; there {
 		a.free[subnetID] -= n
 	}
 }
@@ -41,14 +43,13 @@ func (a *Addresses) Refuse(subnetID string) { a.free[subnetID] = 0 }
 // best returns the subnet among candidates that has the most free addresses in a zone, the first by order if several have, and
 // for how many nodes of the given need it has room.
 func (a *Addresses) best(candidates []cluster.Subnet, zone string, need int) (id string, room int) {
-	const plenty = 1 << 30
 	most := -1
 	for _, s := range candidates {
 		if s.Zone != zone {
 			continue
 		}
-		free, known := a.free[s.ID]
-		if !known {
+		free, there := a.free[s.ID]
+		if !there {
 			free = plenty
 		}
 		if free > most {
@@ -56,13 +57,4 @@ func (a *Addresses) best(candidates []cluster.Subnet, zone string, need int) (id
 		}
 	}
 	return id, max(most, 0) / max(need, 1)
-}
-
-func (a *Addresses) has(id string) bool {
-	for _, s := range a.subnets {
-		if s.ID == id {
-			return true
-		}
-	}
-	return false
 }

@@ -5,8 +5,8 @@
 // yields the plan.LaunchConfigs of a claim: templates named after a hash of their content, so that making one twice is
 // harmless, and for each zone the subnet with the most free addresses, launches in flight counted in.
 //
-// SSM and IAM are reached through two small interfaces. Package signed, below this one, serves both with signed HTTP: their SDKs
-// would add some ten milliseconds to each cold start for three calls.
+// SSM and IAM are reached through two small interfaces. Package signed, below this one, serves both with signed HTTP, because
+// their SDKs would make each cold start longer for the sake of a few calls.
 //
 // Terms: a family is a kind of image with its way of being told about the cluster (AL2, AL2023, Bottlerocket, Windows, Custom).
 package nodeclass

@@ -20,7 +20,7 @@ import (
 const parameterSeconds = 5 * 60
 
 type parameterValue struct {
-	text     string
+	text     string // "" where there is no such parameter
 	readUnix int64
 }
 
@@ -45,7 +45,7 @@ func (r *Resolver) amis(ctx context.Context, spec cluster.NodeClassSpec, facts F
 		all = append(all, found...)
 	}
 	if len(all) == 0 {
-		return nil, fault{reasonNoAMI, "no image matches " + describe(spec.AMISelectorTerms)}
+		return nil, ruleError{reasonNoAMI, "no image matches " + describe(spec.AMISelectorTerms)}
 	}
 	return choose(all), nil
 }
@@ -140,15 +140,15 @@ func (r *Resolver) wanted(ctx context.Context, spec cluster.NodeClassSpec, facts
 func (r *Resolver) aliased(ctx context.Context, f family, version string, facts Facts) ([]wanted, error) {
 	minor, kubernetes := facts.minor()
 	if kubernetes == "" {
-		return nil, fault{reasonNoAMI, "the cluster's version of Kubernetes is not known"}
+		return nil, ruleError{reasonNoAMI, "the cluster's version of Kubernetes is not known"}
 	}
 	switch {
 	case f == al2 && minor >= 33:
-		return nil, fault{reasonUnsupportedAlias, "AL2 has no images for Kubernetes " + kubernetes + "; the last with one is 1.32"}
+		return nil, ruleError{reasonUnsupportedAlias, "AL2 has no images for Kubernetes " + kubernetes + "; the last with one is 1.32"}
 	case f == windows2025 && minor < 35:
-		return nil, fault{reasonUnsupportedAlias, "Windows2025 has no images for Kubernetes " + kubernetes + "; the first with one is 1.35"}
+		return nil, ruleError{reasonUnsupportedAlias, "Windows2025 has no images for Kubernetes " + kubernetes + "; the first with one is 1.35"}
 	case f == unknownFamily:
-		return nil, fault{reasonNoAMI, "the alias names no family that is known"}
+		return nil, ruleError{reasonNoAMI, "the alias names no family that is known"}
 	}
 	requirements := map[string][][]cluster.Expression{}
 	var ids []string
@@ -166,7 +166,7 @@ func (r *Resolver) aliased(ctx context.Context, f family, version string, facts 
 		requirements[id] = append(requirements[id], v.requirements)
 	}
 	if len(ids) == 0 {
-		return nil, fault{reasonNoAMI, fmt.Sprintf("no parameter gives an image of %s@%s for Kubernetes %s", f, version, kubernetes)}
+		return nil, ruleError{reasonNoAMI, fmt.Sprintf("no parameter gives an image of %s@%s for Kubernetes %s", f, version, kubernetes)}
 	}
 	return []wanted{{in: byIDs(ids), requirements: requirements}}, nil
 }
@@ -224,23 +224,26 @@ func deprecated(i *types.Image, now int64) bool {
 	return err == nil && at.Unix() <= now
 }
 
-// parameter returns the image id that a parameter holds.
+// parameter returns the image id that a parameter holds. ErrNotFound: there is no such parameter.
 func (r *Resolver) parameter(ctx context.Context, name string, facts Facts) (string, error) {
 	r.mu.Lock()
 	known, ok := r.values[name]
 	r.mu.Unlock()
-	if ok && facts.NowUnix-known.readUnix < parameterSeconds {
-		return known.text, nil
+	if !ok || facts.NowUnix-known.readUnix >= parameterSeconds {
+		text, err := r.parameters.Parameter(ctx, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return "", fmt.Errorf("read parameter %s: %w", name, err)
+		}
+		known = parameterValue{text, facts.NowUnix}
+		r.mu.Lock()
+		r.values[name] = known
+		r.mu.Unlock()
 	}
-	text, err := r.parameters.Parameter(ctx, name)
-	if err != nil {
-		return "", fmt.Errorf("read parameter %s: %w", name, err)
+	if known.text == "" {
+		return "", fmt.Errorf("read parameter %s: %w", name, ErrNotFound)
 	}
-	if !strings.HasPrefix(text, "ami-") {
-		return "", fault{reasonNoAMI, fmt.Sprintf("parameter %s holds %q, which is no image id", name, text)}
+	if !strings.HasPrefix(known.text, "ami-") {
+		return "", ruleError{reasonNoAMI, fmt.Sprintf("parameter %s holds %q, which is no image id", name, known.text)}
 	}
-	r.mu.Lock()
-	r.values[name] = parameterValue{text, facts.NowUnix}
-	r.mu.Unlock()
-	return text, nil
+	return known.text, nil
 }

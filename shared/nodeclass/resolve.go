@@ -59,10 +59,10 @@ const (
 	reasonInvalidClass    = "InvalidClass"
 )
 
-// fault is why a condition is False.
-type fault struct{ reason, message string }
+// ruleError is why a condition is False.
+type ruleError struct{ reason, message string }
 
-func (f fault) Error() string { return f.message }
+func (e ruleError) Error() string { return e.message }
 
 // Resolve returns the status that class should have now: what its selectors find, and every condition with a reason and a
 // message that names the rule that failed. Free addresses and the room of reservations are in it too.
@@ -107,10 +107,10 @@ func (r *Resolver) Resolve(ctx context.Context, class cluster.NodeClass, facts F
 			TransitionUnix: facts.NowUnix, ObservedGeneration: class.Generation,
 		}
 		err := step.run()
-		var f fault
+		var failed ruleError
 		switch {
-		case errors.As(err, &f):
-			one.Status, one.Reason, one.Message = "False", f.reason, f.message
+		case errors.As(err, &failed):
+			one.Status, one.Reason, one.Message = "False", failed.reason, failed.message
 		case errors.Is(err, ErrDenied):
 			one.Status, one.Reason, one.Message = "False", reasonDenied, err.Error()
 		case err != nil:
@@ -155,7 +155,7 @@ func (r *Resolver) profile(ctx context.Context, class cluster.NodeClass, facts F
 		return class.Spec.InstanceProfile, nil
 	}
 	if class.Spec.Role == "" {
-		return "", fault{reasonNoProfile, "neither role nor instanceProfile is given"}
+		return "", ruleError{reasonNoProfile, "neither role nor instanceProfile is given"}
 	}
 	role := class.Spec.Role[strings.LastIndex(class.Spec.Role, "/")+1:]
 	sum := sha256.Sum256([]byte(strings.Join([]string{facts.Region, class.UID, class.Name, role}, "\n")))
@@ -171,9 +171,9 @@ func (r *Resolver) profile(ctx context.Context, class cluster.NodeClass, facts F
 	err := r.profiles.EnsureProfile(ctx, Profile{Name: name, Path: profilePath(class, facts), Role: role, Tags: tags})
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return "", fault{reasonNoProfile, fmt.Sprintf("role %s does not exist", role)}
+		return "", ruleError{reasonNoProfile, fmt.Sprintf("role %s does not exist", role)}
 	case errors.Is(err, ErrInvalid):
-		return "", fault{reasonNoProfile, err.Error()}
+		return "", ruleError{reasonNoProfile, err.Error()}
 	case err != nil:
 		return "", err
 	}

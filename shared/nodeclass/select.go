@@ -45,7 +45,7 @@ func (r *Resolver) subnets(ctx context.Context, spec cluster.NodeClassSpec) ([]c
 	})
 	out = slices.CompactFunc(out, func(a, b cluster.Subnet) bool { return a.ID == b.ID })
 	if len(out) == 0 {
-		return nil, fault{reasonNoSubnets, "no subnet matches " + describe(spec.SubnetSelectorTerms)}
+		return nil, ruleError{reasonNoSubnets, "no subnet matches " + describe(spec.SubnetSelectorTerms)}
 	}
 	return out, nil
 }
@@ -72,7 +72,7 @@ func (r *Resolver) securityGroups(ctx context.Context, spec cluster.NodeClassSpe
 	slices.SortFunc(out, func(a, b cluster.SecurityGroup) int { return cmp.Compare(a.ID, b.ID) })
 	out = slices.CompactFunc(out, func(a, b cluster.SecurityGroup) bool { return a.ID == b.ID })
 	if len(out) == 0 {
-		return nil, fault{reasonNoGroups, "no security group matches " + describe(spec.SecurityGroupSelectorTerms)}
+		return nil, ruleError{reasonNoGroups, "no security group matches " + describe(spec.SecurityGroupSelectorTerms)}
 	}
 	return out, nil
 }
@@ -163,7 +163,7 @@ func (r *Resolver) placementGroup(ctx context.Context, spec cluster.NodeClassSpe
 	} else {
 		in.GroupNames = []string{term.Name}
 	}
-	missing := fault{reasonNoPlacement, "no placement group matches " + describe([]cluster.SelectorTerm{*term})}
+	missing := ruleError{reasonNoPlacement, "no placement group matches " + describe([]cluster.SelectorTerm{*term})}
 	out, err := r.ec2.DescribePlacementGroups(ctx, in)
 	err = Classify(err)
 	switch {
@@ -174,7 +174,7 @@ func (r *Resolver) placementGroup(ctx context.Context, spec cluster.NodeClassSpe
 	case len(out.PlacementGroups) == 0:
 		return missing
 	case out.PlacementGroups[0].State != types.PlacementGroupStateAvailable:
-		return fault{reasonNoPlacement, fmt.Sprintf("placement group %s is %s",
+		return ruleError{reasonNoPlacement, fmt.Sprintf("placement group %s is %s",
 			aws.ToString(out.PlacementGroups[0].GroupName), out.PlacementGroups[0].State)}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -123,17 +124,31 @@ func (t *Templates) Forget(names ...string) {
 
 // Delete deletes the launch templates of a class (L-100).
 func (t *Templates) Delete(ctx context.Context, clusterName, class string) error {
-	in := &ec2.DescribeLaunchTemplatesInput{Filters: []types.Filter{
-		filter("tag:kubernetes.io/cluster/"+clusterName, "owned"),
-		filter("tag:"+cluster.LabelNodeClass, class),
-	}}
+	return t.deleteIf(ctx, clusterName, func(types.LaunchTemplate) bool { return true }, filter("tag:"+cluster.LabelNodeClass, class))
+}
+
+// Prune deletes the launch templates of a cluster that were made before an instant and for which used is false. Images roll
+// and classes change, so templates that nobody needs any more pile up, and EC2 has a quota of them. One that is deleted too
+// early is made again by the next Prepare that needs it.
+func (t *Templates) Prune(ctx context.Context, clusterName string, madeBefore time.Time, used func(name string) bool) error {
+	return t.deleteIf(ctx, clusterName, func(one types.LaunchTemplate) bool {
+		return one.CreateTime != nil && one.CreateTime.Before(madeBefore) && !used(aws.ToString(one.LaunchTemplateName))
+	})
+}
+
+// deleteIf deletes those of the cluster's templates that pass the filters and are doomed; all that it can.
+func (t *Templates) deleteIf(ctx context.Context, clusterName string, doomed func(types.LaunchTemplate) bool, more ...types.Filter) error {
+	in := &ec2.DescribeLaunchTemplatesInput{Filters: append(more, filter("tag:kubernetes.io/cluster/"+clusterName, "owned"))}
 	var errs []error
 	for {
 		page, err := t.ec2.DescribeLaunchTemplates(ctx, in)
 		if err != nil {
-			return fmt.Errorf("list launch templates of class %s: %w", class, Classify(err))
+			return fmt.Errorf("list launch templates of cluster %s: %w", clusterName, Classify(err))
 		}
 		for _, one := range page.LaunchTemplates {
+			if !doomed(one) {
+				continue
+			}
 			_, err := t.ec2.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: one.LaunchTemplateId})
 			if err := Classify(err); err != nil && !errors.Is(err, ErrNotFound) {
 				errs = append(errs, fmt.Errorf("delete launch template %s: %w", aws.ToString(one.LaunchTemplateName), err))

@@ -65,8 +65,7 @@ func nodeLabels(o Order) map[string]string {
 	}
 	maps.DeleteFunc(all, func(key, _ string) bool {
 		d := domain(key)
-		return d == "kubernetes.io" || d == "k8s.io" || strings.HasSuffix(d, ".kubernetes.io") || strings.HasSuffix(d, ".k8s.io") ||
-			d == "topology.k8s.aws"
+		return d == "kubernetes.io" || d == "k8s.io" || strings.HasSuffix(d, ".kubernetes.io") || strings.HasSuffix(d, ".k8s.io")
 	})
 	return all
 }

@@ -14,25 +14,25 @@ import (
 // the selectors found, conditions what came of them.
 func validate(class cluster.NodeClass, status cluster.NodeClassStatus, conditions cluster.Conditions, facts Facts) error {
 	if class.Invalid != "" {
-		return fault{reasonInvalidClass, class.Invalid}
+		return ruleError{reasonInvalidClass, class.Invalid}
 	}
 	f := familyOf(class.Spec)
 	if f == unknownFamily {
-		return fault{reasonInvalidClass, "neither amiFamily nor an alias names a family that is known"}
+		return ruleError{reasonInvalidClass, "neither amiFamily nor an alias names a family that is known"}
 	}
 	if f == al2023 && facts.ServiceCIDR == "" {
-		return fault{reasonCIDR, "AL2023 has to be told the service CIDR of the cluster, which is not known"}
+		return ruleError{reasonCIDR, "AL2023 has to be told the service CIDR of the cluster, which is not known"}
 	}
 	for _, kind := range []string{
 		cluster.ConditionSubnetsReady, cluster.ConditionSecurityGroupsReady,
 		cluster.ConditionAMIsReady, cluster.ConditionInstanceProfileReady,
 	} {
 		if one := conditions.Get(kind); one.Status != "True" {
-			return fault{reasonDependencies, fmt.Sprintf("%s is %s: %s", kind, one.Status, one.Message)}
+			return ruleError{reasonDependencies, fmt.Sprintf("%s is %s: %s", kind, one.Status, one.Message)}
 		}
 	}
 	if key := restricted(class.Spec.Tags); key != "" {
-		return fault{reasonTags, fmt.Sprintf("tag %q is reserved", key)}
+		return ruleError{reasonTags, fmt.Sprintf("tag %q is reserved", key)}
 	}
 	return validateUserData(class, status, facts)
 }
@@ -57,10 +57,10 @@ func validateUserData(class cluster.NodeClass, status cluster.NodeClassStatus, f
 	const pods = 110
 	text, err := userData(boot(Order{Facts: facts, Class: class, Claim: plan.Claim{}}, &group{image: status.AMIs[0], maxPods: pods}))
 	if err != nil {
-		return fault{reasonInvalidUserData, err.Error()}
+		return ruleError{reasonInvalidUserData, err.Error()}
 	}
 	if len(text) > maxUserData {
-		return fault{reasonUserDataSize, fmt.Sprintf("user data is %d bytes, EC2 takes %d", len(text), maxUserData)}
+		return ruleError{reasonUserDataSize, fmt.Sprintf("user data is %d bytes, EC2 takes %d", len(text), maxUserData)}
 	}
 	return nil
 }

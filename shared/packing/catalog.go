@@ -13,7 +13,7 @@ type catalog struct {
 	types  []ctype
 	offers []offer
 	// columns holds each label of the types, as the number of its value by type; -1 where the type lacks the label.
-	columns map[string]*column
+	columns map[string]*labelColumn
 }
 
 type ctype struct {
@@ -28,13 +28,13 @@ type offer struct {
 	typ int32
 }
 
-type column struct {
+type labelColumn struct {
 	values []string
 	of     []int32
 }
 
 func newCatalog(d *dims, types []cluster.InstanceType) *catalog {
-	c := &catalog{columns: map[string]*column{}}
+	c := &catalog{columns: map[string]*labelColumn{}}
 	for i := range types {
 		c.types = append(c.types, ctype{InstanceType: &types[i]})
 	}
@@ -58,6 +58,12 @@ func newCatalog(d *dims, types []cluster.InstanceType) *catalog {
 	return c
 }
 
+// find returns the number of the type with the given name, which must exist.
+func (c *catalog) find(name string) int {
+	i, _ := slices.BinarySearchFunc(c.types, name, func(t ctype, name string) int { return cmp.Compare(t.Name, name) })
+	return i
+}
+
 func compareOffers(a, b offer) int {
 	return cmp.Or(
 		cmp.Compare(a.Zone, b.Zone),
@@ -66,16 +72,16 @@ func compareOffers(a, b offer) int {
 	)
 }
 
-func (c *catalog) column(key string) *column {
+func (c *catalog) column(key string) *labelColumn {
 	col := c.columns[key]
 	if col == nil {
-		col = &column{}
+		col = &labelColumn{}
 		c.columns[key] = col
 	}
 	return col
 }
 
-func (col *column) set(i, n int, value string) {
+func (col *labelColumn) set(i, n int, value string) {
 	for len(col.of) < n {
 		col.of = append(col.of, -1)
 	}

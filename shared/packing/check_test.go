@@ -20,6 +20,7 @@ func check(snap cluster.Snapshot, p plan.Plan) []string {
 			c.fault("%s is unplaced without a reason", u.Pod.Name)
 		}
 	}
+	c.topology(p)
 	for ref, n := range c.seen {
 		if n != 1 {
 			c.fault("%s is in the plan %d times", ref.Name, n)
@@ -161,10 +162,17 @@ func (c *checker) instanceType(class, name string) *cluster.InstanceType {
 	return &types[at]
 }
 
-// applied is snap after p was written down: each claim in flight, and launched as its cheapest option if launched is set.
+// applied is snap after p was written down: pods placed on nodes are bound, and each claim is in flight, launched as its
+// cheapest option if launched is set.
 func applied(snap cluster.Snapshot, p plan.Plan, launched bool) cluster.Snapshot {
 	c := checker{snap: snap}
-	snap.NodeClaims = slices.Clone(snap.NodeClaims)
+	snap.NodeClaims, snap.Pods = slices.Clone(snap.NodeClaims), slices.Clone(snap.Pods)
+	c.snap.Pods = snap.Pods
+	for _, pl := range p.Placed {
+		if pod := c.pod(pl.Pod); pl.Node != "" {
+			pod.NodeName, pod.Phase, pod.Unschedulable = pl.Node, cluster.PodRunning, false
+		}
+	}
 	for i := range p.Claims {
 		from := &p.Claims[i]
 		pool := c.pool(from.NodePool)
@@ -184,4 +192,139 @@ func applied(snap cluster.Snapshot, p plan.Plan, launched bool) cluster.Snapshot
 		snap.NodeClaims = append(snap.NodeClaims, claim)
 	}
 	return snap
+}
+
+// spot is where a pod ends up: the labels of its node, or of every node that its claim may become.
+type spot struct {
+	pod   *cluster.Pod
+	place string
+	zones []string
+}
+
+func (s spot) domain(key string) (string, bool) {
+	if key == cluster.LabelHostname {
+		return s.place, true
+	}
+	if len(s.zones) != 1 {
+		return "", false
+	}
+	return s.zones[0], true
+}
+
+// topology holds the places of all pods together against spread, affinity and anti-affinity; keys are hostname and zone.
+func (c *checker) topology(p plan.Plan) {
+	var all []spot
+	zoneOf := map[string]string{}
+	for i := range c.snap.Nodes {
+		zoneOf[string(c.snap.Nodes[i].Name)] = c.snap.Nodes[i].Labels[cluster.LabelZone]
+	}
+	for i := range c.snap.Pods {
+		if pod := &c.snap.Pods[i]; pod.NodeName != "" && !pod.Terminal() {
+			all = append(all, spot{pod, string(pod.NodeName), []string{zoneOf[string(pod.NodeName)]}})
+		}
+	}
+	bound := len(all)
+	for _, pl := range p.Placed {
+		all = append(all, spot{c.pod(pl.Pod), string(pl.Node) + pl.NodeClaim, []string{zoneOf[string(pl.Node)]}})
+	}
+	for i := range p.Claims {
+		var zones []string
+		for _, o := range p.Claims[i].Options {
+			zones = append(zones, o.Zone)
+		}
+		slices.Sort(zones)
+		for _, ref := range p.Claims[i].Pods {
+			all = append(all, spot{c.pod(ref), fmt.Sprintf("claim %d", i), slices.Compact(slices.Clone(zones))})
+		}
+	}
+	ports := map[string]string{}
+	for i, s := range all {
+		for _, port := range s.pod.Spec.HostPorts {
+			key := fmt.Sprint(s.place, port)
+			if ports[key] != "" {
+				c.fault("%s and %s take the same port of %s", ports[key], s.pod.Name, s.place)
+			}
+			ports[key] = s.pod.Name
+		}
+		for _, term := range s.pod.Spec.AntiAffinity {
+			for j, o := range all {
+				if i != j && term.Selector.Matches(o.pod.Labels) && (i >= bound || j >= bound) && mayMeet(s, o, term.TopologyKey) {
+					c.fault("%s may meet %s by %s", s.pod.Name, o.pod.Name, term.TopologyKey)
+				}
+			}
+		}
+		if i >= bound {
+			c.affinity(all, i)
+			c.spread(all, i)
+		}
+	}
+}
+
+func mayMeet(a, b spot, key string) bool {
+	if key == cluster.LabelHostname {
+		return a.place == b.place
+	}
+	return slices.ContainsFunc(a.zones, func(z string) bool { return slices.Contains(b.zones, z) })
+}
+
+func (c *checker) affinity(all []spot, i int) {
+	s := all[i]
+	for _, term := range s.pod.Spec.Affinity {
+		others, together := 0, false
+		for j, o := range all {
+			if i == j || !term.Selector.Matches(o.pod.Labels) {
+				continue
+			}
+			others++
+			mine, known := s.domain(term.TopologyKey)
+			theirs, _ := o.domain(term.TopologyKey)
+			together = together || known && mine == theirs
+		}
+		alone := others == 0 && term.Selector.Matches(s.pod.Labels)
+		if !together && !alone {
+			c.fault("%s is not with the pods that it must be with by %s", s.pod.Name, term.TopologyKey)
+		}
+	}
+}
+
+// spread compares with the smallest of the domains that pods are in, which is what can be said without packing's universe.
+func (c *checker) spread(all []spot, i int) {
+	s := all[i]
+	for _, sp := range s.pod.Spec.Spread {
+		if !sp.Hard || !sp.Selector.Matches(s.pod.Labels) {
+			continue
+		}
+		mine, known := s.domain(sp.TopologyKey)
+		if !known {
+			c.fault("%s is in no certain domain of %s", s.pod.Name, sp.TopologyKey)
+			continue
+		}
+		counts := map[string]int32{}
+		for _, o := range all {
+			if d, known := o.domain(sp.TopologyKey); known && sp.Selector.Matches(o.pod.Labels) {
+				counts[d]++
+			}
+		}
+		least := int32(0)
+		if sp.TopologyKey == cluster.LabelZone {
+			least = counts[mine]
+			for _, zone := range c.zonesFor(s.pod) {
+				least = min(least, counts[zone])
+			}
+		}
+		if counts[mine]-least > sp.MaxSkew {
+			c.fault("%s is in %s with %d pods, %d more than the least", s.pod.Name, mine, counts[mine], counts[mine]-least)
+		}
+	}
+}
+
+// zonesFor returns the zones of the nodes that exist and meet the pod's node affinity.
+func (c *checker) zonesFor(pod *cluster.Pod) []string {
+	var out []string
+	for i := range c.snap.Nodes {
+		if n := &c.snap.Nodes[i]; meets(pod.Spec, n.Labels) {
+			out = append(out, n.Labels[cluster.LabelZone])
+		}
+	}
+	return out
 }

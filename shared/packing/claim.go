@@ -2,6 +2,7 @@ package packing
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
@@ -36,7 +37,108 @@ func (k *packer) options(b *bin) []plan.Option {
 			cmp.Compare(a.ReservationID, b.ReservationID),
 		)
 	})
-	return chosen[:min(len(chosen), plan.MaxOptions)]
+	return pool.cut(set.reqs, chosen)
+}
+
+// cut keeps the first MaxOptions options. Where the pool asks for a number of values it keeps the cheapest option of each
+// value that is still needed instead of the last ones (S-098).
+func (p *pool) cut(reqs cluster.Requirements, options []plan.Option) []plan.Option {
+	if len(options) <= plan.MaxOptions {
+		return options
+	}
+	keep := make([]bool, len(options))
+	kept := 0
+	for _, r := range reqs {
+		seen := map[string]bool{}
+		for i := range options {
+			value := p.valueOf(&options[i], r.Key)
+			if len(seen) >= r.MinValues || kept >= plan.MaxOptions || value == "" || seen[value] {
+				continue
+			}
+			seen[value] = true
+			if !keep[i] {
+				keep[i] = true
+				kept++
+			}
+		}
+	}
+	out := make([]plan.Option, 0, plan.MaxOptions)
+	for i := range options {
+		if !keep[i] && kept < plan.MaxOptions {
+			keep[i] = true
+			kept++
+		}
+		if keep[i] {
+			out = append(out, options[i])
+		}
+	}
+	return out
+}
+
+// valueOf returns the value that a label of the node will have if the option is launched, "" if it will lack it.
+func (p *pool) valueOf(o *plan.Option, key string) string {
+	switch key {
+	case cluster.LabelZone:
+		return o.Zone
+	case cluster.LabelCapacityType:
+		return string(o.CapacityType)
+	case cluster.LabelInstanceType:
+		return o.InstanceType
+	}
+	return p.sets.cat.types[p.sets.cat.find(o.InstanceType)].Labels[key]
+}
+
+// lacking returns the first requirement of which the types expose fewer values than the pool asks for, and how many (S-092).
+func (p *pool) lacking(set int32, types bitset) (r cluster.Requirement, values int, lacking bool) {
+	s := &p.sets.all[set]
+	for _, r := range s.reqs {
+		if r.MinValues == 0 {
+			continue
+		}
+		if n := p.distinct(s, types, r); n < r.MinValues {
+			return r, n, true
+		}
+	}
+	return cluster.Requirement{}, 0, false
+}
+
+// distinct counts the values that the types expose under the set, up to those that r needs.
+func (p *pool) distinct(s *set, types bitset, r cluster.Requirement) int {
+	cat := p.sets.cat
+	seen := map[string]bool{}
+	for t := range types.all {
+		switch r.Key {
+		case cluster.LabelZone, cluster.LabelZoneID, cluster.LabelCapacityType:
+			for i := cat.types[t].first; i < cat.types[t].last; i++ {
+				if s.offers.has(i) {
+					seen[cat.offers[i].label(r.Key)] = true
+				}
+			}
+		default:
+			if value := cat.types[t].Labels[r.Key]; value != "" {
+				seen[value] = true
+			}
+		}
+		if len(seen) >= r.MinValues {
+			break
+		}
+	}
+	return len(seen)
+}
+
+// diverse reports whether a bin with the given requests leaves as many values as the pool asks for.
+func (p *pool) diverse(set int32, requests vec) bool {
+	if !p.picky {
+		return true
+	}
+	types := newBitset(len(p.sets.cat.types))
+	for t := range p.sets.all[set].has.all {
+		if requests.fits(p.free[t]) {
+			types.add(t)
+		}
+	}
+	_, _, lacking := p.lacking(set, types)
+	return !lacking
 }
 
 // holders returns the types that can be had for b and hold all its pods. In a pool with limits they are no larger than the
@@ -68,9 +170,7 @@ func (p *pool) largest(options []plan.Option) vec {
 	cat := p.sets.cat
 	var most vec
 	for i := range options {
-		t, _ := slices.BinarySearchFunc(cat.types, options[i].InstanceType, func(t ctype, name string) int {
-			return cmp.Compare(t.Name, name)
-		})
+		t := cat.find(options[i].InstanceType)
 		if most == nil {
 			most = slices.Clone(cat.types[t].capacity)
 		}
@@ -120,8 +220,9 @@ func hasMinValues(rs cluster.Requirements) bool {
 
 // finish writes the bins and what is left over into the plan.
 func (k *packer) finish() {
+	known := map[string]*plan.Claim{}
 	for i := range k.bins {
-		k.writeClaims(&k.bins[i])
+		k.writeClaim(&k.bins[i], known)
 	}
 	for i := range k.shapes {
 		s := &k.shapes[i]
@@ -136,23 +237,32 @@ func (k *packer) finish() {
 	k.plan.ID = identify(&k.plan)
 }
 
-// writeClaims writes the claims of one bin. All equal bins share the slices that do not differ.
-func (k *packer) writeClaims(b *bin) {
+// writeClaim writes the claim of a bin. Bins that hold the same share what does not differ.
+func (k *packer) writeClaim(b *bin, known map[string]*plan.Claim) {
+	key := fmt.Sprint(b.pool, b.set, b.typ, b.sum)
+	like := known[key]
+	if like == nil {
+		like = k.newClaim(b)
+		known[key] = like
+	}
+	c := *like
+	for _, p := range b.pods {
+		c.Pods = append(c.Pods, k.snap.Pods[p].PodRef)
+	}
+	k.plan.Claims = append(k.plan.Claims, c)
+}
+
+// newClaim writes what a bin's claim asks for, without its pods.
+func (k *packer) newClaim(b *bin) *plan.Claim {
 	pool := &k.pools[b.pool]
+	b.options = k.options(b)
 	reqs := pool.sets.all[b.set].reqs.Intersect(cluster.NewRequirements(nil, cluster.Expression{
 		Key: cluster.LabelInstanceType, Operator: cluster.In, Values: typeNames(b.options),
 	}))
-	expressions := reqs.Expressions()
-	requests := k.dims.resources(k.requests(b))
-	for j := range b.times {
-		c := plan.Claim{NodePool: pool.Name, Requirements: expressions, Requests: requests, Options: b.options}
-		for _, it := range b.items {
-			for _, p := range it.pods[j*it.n : (j+1)*it.n] {
-				c.Pods = append(c.Pods, k.snap.Pods[p].PodRef)
-			}
-		}
-		k.plan.Claims = append(k.plan.Claims, c)
-	}
+	c := &plan.Claim{NodePool: pool.Name, Requests: k.dims.resources(k.requests(b)), Options: b.options}
+	reqs, c.MinValuesRelaxed = pool.lowerMinValues(reqs, b)
+	c.Requirements = reqs.Expressions()
+	return c
 }
 
 // requests returns what the pods of a bin and the smallest daemon overhead of its options request (S-073).
@@ -182,4 +292,21 @@ func typeNames(options []plan.Option) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// lowerMinValues lowers what the pool asks for to what the options of a bin expose, and reports whether it had to (S-096).
+// That happens only where the caller accepts it; else no such bin is filled.
+func (p *pool) lowerMinValues(reqs cluster.Requirements, b *bin) (cluster.Requirements, bool) {
+	types := newBitset(len(p.sets.cat.types))
+	for i := range b.options {
+		types.add(int32(p.sets.cat.find(b.options[i].InstanceType)))
+	}
+	lowered := false
+	out := slices.Clone(reqs)
+	for i := range out {
+		if n := p.distinct(&p.sets.all[b.set], types, out[i]); n < out[i].MinValues {
+			out[i].MinValues, lowered = n, true
+		}
+	}
+	return out, lowered
 }

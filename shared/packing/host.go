@@ -18,6 +18,9 @@ type host struct {
 	taints []cluster.Taint
 	free   vec
 	ready  bool // initialized, or not made by a claim
+
+	ports    []cluster.HostPort // taken
+	attached attach
 }
 
 // placement names h for the plan.
@@ -228,25 +231,36 @@ func (k *packer) typesOf(c *cluster.NodeClaim) []*ctype {
 
 // occupy takes bound pods and the daemons that are still to come from the room of the hosts (S-162).
 func (k *packer) occupy() {
-	byNode := make(map[cluster.NodeName]*host, len(k.hosts))
 	running := make([]vec, len(k.hosts))
-	at := make(map[cluster.NodeName]int, len(k.hosts))
 	for i := range k.hosts {
 		running[i] = make(vec, len(k.dims.names))
 		if n := k.hosts[i].node; n != nil {
-			byNode[n.Name], at[n.Name] = &k.hosts[i], i
+			k.hostOf[n.Name] = int32(i)
 		}
+		k.softTaints = k.softTaints || soft(k.hosts[i].taints)
+	}
+	for i := range k.pools {
+		k.softTaints = k.softTaints || soft(k.pools[i].Template.Taints)
 	}
 	for i := range k.snap.Pods {
 		p := &k.snap.Pods[i]
-		h := byNode[p.NodeName]
-		if h == nil || p.Terminal() {
+		at, known := k.hostOf[p.NodeName]
+		if p.NodeName == "" || !known || p.Terminal() {
 			continue
 		}
+		h := &k.hosts[at]
 		requests := k.dims.vec(p.Spec.Requests)
 		h.free.sub(requests)
+		h.ports = append(h.ports, p.Spec.HostPorts...)
+		if len(p.Spec.Claims) > 0 {
+			if h.attached == nil {
+				h.attached = attach{}
+			}
+			_, attached, _ := k.volumes.of(p)
+			h.attached.add(attached)
+		}
 		if p.Daemon() {
-			running[at[p.NodeName]].add(requests)
+			running[at].add(requests)
 		}
 	}
 	for i := range k.hosts {
@@ -262,6 +276,11 @@ func (k *packer) occupy() {
 		missing.floorZero()
 		h.free.sub(missing)
 	}
+}
+
+// soft reports whether a taint only asks pods to stay away.
+func soft(taints []cluster.Taint) bool {
+	return slices.ContainsFunc(taints, func(t cluster.Taint) bool { return t.Effect == cluster.PreferNoSchedule })
 }
 
 // started returns labels as they are once the node is in service, which is what daemons see (S-159).
@@ -282,13 +301,13 @@ func (h *host) expects(d *daemon, labels map[string]string) bool {
 	return slices.ContainsFunc(d.wants, func(wants cluster.Requirements) bool { return h.meets(wants, labels) })
 }
 
-// accepts reports whether a pod of shape s may run on h, room left aside. On a claim that is not launched yet, whatever the
-// node becomes must do.
-func (h *host) accepts(s *shape) bool {
-	if _, kept := cluster.Untolerated(h.taints, s.spec.Tolerations); kept {
+// accepts reports whether a pod of shape s read at level l may run on h, room and topology left aside. On a claim that is
+// not launched yet, whatever the node becomes must do.
+func (h *host) accepts(s *shape, l *level) bool {
+	if !l.tolerates(s, h.taints) {
 		return false
 	}
-	return slices.ContainsFunc(s.wants, func(wants cluster.Requirements) bool { return h.meets(wants, h.labels) })
+	return slices.ContainsFunc(l.wants, func(wants cluster.Requirements) bool { return h.meets(wants, h.labels) })
 }
 
 func (h *host) meets(wants cluster.Requirements, labels map[string]string) bool {

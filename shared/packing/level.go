@@ -29,10 +29,10 @@ type wishes struct {
 // nodeTerm is one alternative for the node: what the pod says and what its volumes add.
 type nodeTerm struct{ own, all cluster.Requirements }
 
-// levelsOf makes the levels of a pod with the given spec and zone alternatives of its volumes.
-func (k *packer) levelsOf(s *shape, volumes []cluster.Requirements) []level {
-	w := newWishes(s.spec, volumes, k.o.IgnorePreferences)
-	all := w.terms
+// levelsOf makes the levels of a shape.
+func (k *packer) levelsOf(s *shape) []level {
+	all := s.terms
+	w := newWishes(s.spec, all, k.o.IgnorePreferences)
 	out := []level{k.newLevel(s, &w)}
 	for w.relax(k.softTaints) {
 		out = append(out, k.newLevel(s, &w))
@@ -47,8 +47,8 @@ func (k *packer) levelsOf(s *shape, volumes []cluster.Requirements) []level {
 	return out
 }
 
-func newWishes(spec *cluster.PodSpec, volumes []cluster.Requirements, ignore bool) wishes {
-	w := wishes{terms: nodeTerms(spec, volumes)}
+func newWishes(spec *cluster.PodSpec, terms []nodeTerm, ignore bool) wishes {
+	w := wishes{terms: terms}
 	if ignore {
 		return w
 	}

@@ -164,7 +164,7 @@ func usdPerHour(p plan.Plan) float64 {
 func BenchmarkPack_RealLists(b *testing.B) {
 	types := realTypes(b)
 	for _, cpu := range []int{0, 96} {
-		for _, n := range []int{1000, 5000, 8152, 97824} {
+		for _, n := range []int{100, 1000, 5000, 8152, 97824} {
 			b.Run(fmt.Sprintf("openb-cpu/%d pods/max %d", n, cpu), func(b *testing.B) {
 				snap := cluster.Snapshot{
 					Cluster: "bench", Pods: realPods(b, "openb-default.csv", n, false), NodePools: []cluster.NodePool{quickStart(cpu)},

@@ -2,17 +2,22 @@ package packing
 
 import (
 	"slices"
+	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )
 
-// bin is a claim, or several equal ones, that this plan opens.
+// bin is a claim that this plan opens. Before it is opened it may stand for several equal ones.
 type bin struct {
-	pool    int32
-	set     int32
-	typ     int32 // the target
-	items   []item
-	sum     vec   // what the pods of one bin request
-	times   int64 // how many equal bins there are
+	pool  int32
+	set   int32
+	typ   int32 // the target
+	items []item
+	sum   vec   // what the pods of one bin request
+	times int64 // how many equal bins are to be opened
+
+	free    vec // what the target has left
+	ports   []cluster.HostPort
+	pods    []int32
 	options []plan.Option
 }
 
@@ -20,44 +25,143 @@ type bin struct {
 type item struct {
 	shape int32
 	n     int64
-	pods  []int32 // those of all equal bins, once they are booked
+	from  int32 // the demand that the pods were taken from
 }
 
-// demand is what is still to be placed of a shape in a pool.
+// demand is what is still to be placed of a piece in a pool.
 type demand struct {
 	shape    int32
+	piece    *piece
+	level    *level
 	set      int32
 	n        int64
 	requests vec
 	types    bitset  // that can hold one pod, exotic ones only where nothing else can
-	value    float64 // worth of one pod at the dual prices of resources
-	share    float64 // size against the average node
+	value    float64 // worth of one pod
+	share    float64 // size against the whole demand
+	local    []localRule
+	selected []int32 // local numbers of hostname groups that select the pods
 }
 
-// openClaims opens bins for the pods that no host had room for. A pod goes to the first pool that can serve it (S-047), by
-// its first alternative that any pool can serve (S-048, S-086).
-func (k *packer) openClaims() {
-	rounds := 0
-	for i := range k.shapes {
-		rounds = max(rounds, len(k.shapes[i].wants))
+// openFor opens bins for what is left of the given shapes. A pod goes to the first pool that can serve it (S-047).
+// It reports whether any bin was opened.
+//
+// All pods get their domains first and their bins then. Where a limit leaves out some of them, the domains of the rest may
+// no longer be right; then everything is taken back and the shapes that topology divides are opened pod by pod.
+func (k *packer) openFor(shapes []int32, round int) bool {
+	before := len(k.bins)
+	save := k.checkpoint(shapes)
+	if k.openAll(shapes, round) {
+		return len(k.bins) > before
 	}
-	for alternative := range rounds {
-		for p := range k.pools {
-			k.openIn(int32(p), alternative)
+	k.restore(save, shapes)
+	var free, divided []int32
+	for _, i := range shapes {
+		if s := &k.shapes[i]; len(k.pinnedKeys(s, s.at(round))) == 0 {
+			free = append(free, i)
+		} else {
+			divided = append(divided, i)
+		}
+	}
+	for _, i := range divided {
+		k.openOneByOne(i, round)
+	}
+	k.openAll(free, round)
+	return len(k.bins) > before
+}
+
+// openAll opens bins for the shapes together. It reports false if topology chose a domain for pods that were left out.
+func (k *packer) openAll(shapes []int32, round int) bool {
+	all := make([][]piece, len(shapes))
+	whole := make([][]piece, len(shapes))
+	for j, i := range shapes {
+		if s := &k.shapes[i]; len(s.pods) > 0 {
+			all[j] = k.split(i, s.at(round), unlimited)
+			whole[j] = slices.Clone(all[j])
+		}
+	}
+	for p := range k.pools {
+		k.openIn(int32(p), shapes, all, round)
+	}
+	kept := true
+	for j, i := range shapes {
+		s := &k.shapes[i]
+		k.release(s, s.at(round), whole[j])
+		for _, pc := range all[j] {
+			kept = kept && (pc.n == 0 || len(pc.pins) == 0)
+		}
+	}
+	return kept
+}
+
+// openOneByOne opens bins for a shape so that every pod is counted before the next chooses its domain. Once a pod finds no
+// place its equals will not either.
+func (k *packer) openOneByOne(i int32, round int) {
+	s := &k.shapes[i]
+	l := s.at(round)
+	for len(s.pods) > 0 {
+		before := len(s.pods)
+		if k.fillBins(s, l); len(s.pods) == before {
+			all := [][]piece{k.split(i, l, 1)}
+			k.release(s, l, all[0])
+			for p := range k.pools {
+				k.openIn(int32(p), []int32{i}, all, round)
+			}
+		}
+		if len(s.pods) == before {
+			return
 		}
 	}
 }
 
-// openIn opens bins in one pool for all shapes that it can serve by the given alternative. Where a limit stops a bin, what
-// is left is filled again with the types that the limit still allows.
-func (k *packer) openIn(p int32, alternative int) {
+// checkpoint holds what opening bins changes.
+type checkpoint struct {
+	bins   int
+	groups []group
+	left   []vec
+	nodes  []int64
+	pods   [][]int32
+}
+
+func (k *packer) checkpoint(shapes []int32) checkpoint {
+	c := checkpoint{bins: len(k.bins)}
+	for i := range k.topology.groups {
+		g := k.topology.groups[i]
+		g.matched, g.owners = slices.Clone(g.matched), slices.Clone(g.owners)
+		c.groups = append(c.groups, g)
+	}
+	for i := range k.pools {
+		c.left, c.nodes = append(c.left, slices.Clone(k.pools[i].left)), append(c.nodes, k.pools[i].nodes)
+	}
+	for _, i := range shapes {
+		c.pods = append(c.pods, k.shapes[i].pods)
+	}
+	return c
+}
+
+func (k *packer) restore(c checkpoint, shapes []int32) {
+	k.bins, k.topology.groups = k.bins[:c.bins], c.groups
+	for i := range k.pools {
+		k.pools[i].left, k.pools[i].nodes = c.left[i], c.nodes[i]
+	}
+	for j, i := range shapes {
+		k.shapes[i].pods = c.pods[j]
+	}
+}
+
+// openIn opens bins in one pool for all pieces that it can serve. Where a limit stops a bin, what is left is filled again
+// with the types that the limit still allows.
+func (k *packer) openIn(p int32, shapes []int32, pieces [][]piece, round int) {
 	for k.pools[p].fault.Rule == "" {
-		bins := k.fill(p, k.demandsIn(p, alternative))
+		demands := k.demandsIn(p, shapes, pieces, round)
+		bins := k.fill(p, demands)
 		stopped, opened := false, false
 		for i := range bins {
-			asked := bins[i].times
-			booked := k.open(bins[i])
-			stopped, opened = stopped || booked < asked, opened || booked > 0
+			booked := k.open(bins[i], round)
+			for _, it := range bins[i].items {
+				demands[it.from].piece.n -= it.n * booked
+			}
+			stopped, opened = stopped || booked < bins[i].times, opened || booked > 0
 		}
 		if !stopped || !opened {
 			return
@@ -65,17 +169,20 @@ func (k *packer) openIn(p int32, alternative int) {
 	}
 }
 
-func (k *packer) demandsIn(p int32, alternative int) []demand {
+func (k *packer) demandsIn(p int32, shapes []int32, pieces [][]piece, round int) []demand {
 	pool := &k.pools[p]
 	var out []demand
-	for i := range k.shapes {
+	for j, i := range shapes {
 		s := &k.shapes[i]
-		if len(s.pods) == 0 || alternative >= len(s.wants) || s.in[p][alternative] == none {
-			continue
-		}
-		d := demand{shape: int32(i), set: s.in[p][alternative], n: int64(len(s.pods)), requests: s.requests}
-		if d.types = pool.holding(d.set, s.requests); !d.types.empty() {
-			out = append(out, d)
+		for x := range pieces[j] {
+			pc := &pieces[j][x]
+			if pc.n == 0 || pc.in[p] == none {
+				continue
+			}
+			d := demand{shape: i, piece: pc, level: s.at(round), set: pc.in[p], n: pc.n, requests: s.requests}
+			if d.types = pool.holding(d.set, s.requests); !d.types.empty() {
+				out = append(out, d)
+			}
 		}
 	}
 	return out
@@ -95,177 +202,42 @@ func (p *pool) holding(set int32, requests vec) bitset {
 			plain.add(t)
 		}
 	}
-	if plain.empty() {
+	if p.picky && !p.diverse(set, requests) {
+		return newBitset(len(cat.types))
+	}
+	if plain.empty() || p.picky { // with minValues no type is left out (S-099)
 		return all
 	}
 	return plain
 }
 
-// open books the bins of b, as many as the limits allow, and takes their pods from the shapes. It returns how many.
-func (k *packer) open(b bin) int64 {
+// open opens as many of the equal bins as the limits allow and gives them the first pods of their shapes. It returns how
+// many it opened.
+func (k *packer) open(b bin, round int) int64 {
 	pool := &k.pools[b.pool]
-	b.options = k.options(&b)
-	booked := int64(0)
-	if len(b.options) > 0 {
-		largest := pool.largest(b.options)
-		for booked < b.times && pool.within(largest) {
-			pool.take(largest)
-			booked++
-		}
-	}
-	if booked == 0 {
+	options := k.options(&b)
+	if len(options) == 0 {
 		return 0
 	}
-	b.times = booked
-	for i := range b.items {
-		it := &b.items[i]
-		s := &k.shapes[it.shape]
-		it.pods, s.pods = s.pods[:it.n*booked], s.pods[it.n*booked:]
-	}
-	k.bins = append(k.bins, b)
-	return booked
-}
-
-// fill chooses bins for the demands: again and again the instance type whose filling costs least for what the pods in it
-// are worth, until nothing is left. Worth comes from the dual prices of the resources, so that pods which balance each
-// other share a node.
-func (k *packer) fill(p int32, demands []demand) []bin {
-	f := newFiller(k, p, demands)
-	var out []bin
-	for {
-		b, ok := f.next()
-		if !ok {
-			return out
-		}
-		out = append(out, b)
-	}
-}
-
-// filler is the state of one fill.
-type filler struct {
-	k       *packer
-	pool    *pool
-	p       int32
-	demands []demand
-	queue   []candidate // by score; scores of all but the first may be too good, never too bad for long
-}
-
-// candidate is an instance type with the score of its last filling.
-type candidate struct {
-	typ   int32
-	score float64 // price over worth
-	stale bool
-}
-
-func newFiller(k *packer, p int32, demands []demand) *filler {
-	f := &filler{k: k, pool: &k.pools[p], p: p, demands: demands}
-	if len(demands) == 0 {
-		return f
-	}
-	usable := newBitset(len(f.pool.sets.cat.types))
-	for i := range demands {
-		for w := range usable {
-			usable[w] |= demands[i].types[w]
-		}
-	}
-	f.appraise(usable)
-	for t := range usable.all {
-		f.queue = append(f.queue, candidate{typ: t, stale: true})
-	}
-	return f
-}
-
-// next fills one bin, or several equal ones, with the best type for what is left.
-func (f *filler) next() (bin, bool) {
-	for len(f.queue) > 0 {
-		best := 0
-		for i := range f.queue {
-			if f.queue[i].better(&f.queue[best]) {
-				best = i
+	largest := pool.largest(options)
+	opened := int64(0)
+	for opened < b.times && pool.within(largest) {
+		pool.take(largest)
+		opened++
+		one := bin{pool: b.pool, set: b.set, typ: b.typ, sum: slices.Clone(b.sum), free: slices.Clone(pool.free[b.typ]), ports: slices.Clip(pool.ports[b.typ])}
+		one.free.sub(b.sum)
+		place := int32(len(k.hosts) + len(k.bins))
+		k.bins = append(k.bins, one)
+		last := &k.bins[len(k.bins)-1]
+		for _, it := range b.items {
+			s := &k.shapes[it.shape]
+			last.pods = append(last.pods, s.pods[:it.n]...)
+			s.pods = s.pods[it.n:]
+			if len(s.spec.HostPorts) > 0 {
+				last.ports = append(last.ports, s.spec.HostPorts...)
 			}
-		}
-		c := &f.queue[best]
-		b, worth := f.load(c.typ)
-		if len(b.items) == 0 {
-			f.queue = slices.Delete(f.queue, best, best+1)
-			continue
-		}
-		score := float64(f.pool.sets.all[b.set].price[c.typ]) / worth
-		if c.stale || score > c.score {
-			c.score, c.stale = score, false
-			if f.beaten(best) {
-				continue
-			}
-		}
-		f.remove(&b)
-		return b, true
-	}
-	return bin{}, false
-}
-
-func (c *candidate) better(o *candidate) bool {
-	if c.stale != o.stale {
-		return c.stale
-	}
-	return c.score < o.score
-}
-
-// beaten reports whether another candidate may be better than the one at i, whose score is fresh.
-func (f *filler) beaten(i int) bool {
-	for j := range f.queue {
-		if j != i && f.queue[j].better(&f.queue[i]) {
-			return true
+			k.record(s, s.at(round), place, int32(it.n))
 		}
 	}
-	return false
-}
-
-// load fills a bin of type t with what is left, large pods first.
-func (f *filler) load(t int32) (bin, float64) {
-	b := bin{pool: f.p, set: none, typ: t, sum: make(vec, len(f.k.dims.names)), times: 1}
-	room := slices.Clone(f.pool.free[t])
-	needed := !f.pool.sets.cat.types[t].exotic
-	worth := 0.0
-	for i := range f.demands {
-		d := &f.demands[i]
-		if d.n == 0 || !f.pool.sets.all[d.set].has.has(t) || !needed && !d.types.has(t) {
-			continue
-		}
-		n := d.requests.times(room, d.n)
-		if n == 0 {
-			continue
-		}
-		set := d.set
-		if b.set != none {
-			if set = f.pool.sets.meet(b.set, d.set); set == none || !f.pool.sets.all[set].has.has(t) {
-				continue
-			}
-		}
-		needed = true
-		b.set = set
-		b.items = append(b.items, item{shape: d.shape, n: n})
-		b.sum.addTimes(d.requests, n)
-		room.addTimes(d.requests, -n)
-		worth += float64(float64(n) * d.value)
-	}
-	return b, worth
-}
-
-// remove takes what b holds from the demands, as often as it can be repeated.
-func (f *filler) remove(b *bin) {
-	b.times = unlimited
-	at := 0
-	for _, it := range b.items {
-		for f.demands[at].shape != it.shape {
-			at++
-		}
-		b.times = min(b.times, f.demands[at].n/it.n)
-	}
-	at = 0
-	for _, it := range b.items {
-		for f.demands[at].shape != it.shape {
-			at++
-		}
-		f.demands[at].n -= it.n * b.times
-	}
+	return opened
 }

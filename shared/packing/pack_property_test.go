@@ -3,6 +3,7 @@ package packing_test
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"testing"
 	"treadle/shared/cluster"
 	"treadle/shared/packing"
@@ -22,8 +23,10 @@ func TestPack_Properties(t *testing.T) {
 		require.Equal(t, got, packing.Pack(shuffled(snap, rapid.Int64().Draw(t, "seed")), opts), "input order must not matter")
 		for _, launched := range []bool{false, true} {
 			again := packing.Pack(applied(snap, got, launched), opts)
-			require.Empty(t, again.Claims, "an applied plan asks for nothing more (launched: %v)", launched)
-			require.Len(t, again.Unplaced, len(got.Unplaced))
+			if settled(snap) {
+				require.Empty(t, again.Claims, "an applied plan asks for nothing more (launched: %v)", launched)
+				require.LessOrEqual(t, len(again.Unplaced), len(got.Unplaced), "%v", got.Unplaced)
+			}
 		}
 	})
 }
@@ -66,12 +69,21 @@ func anyCluster(t *rapid.T) cluster.Snapshot {
 	}
 	shapes := rapid.IntRange(1, 8).Draw(t, "shapes")
 	n := 0
-	for range shapes {
+	for shape := range shapes {
 		spec := anySpec(t)
+		labels := map[string]string{"app": fmt.Sprintf("app-%d", shape)}
+		anyTopology(t, spec, shape, shapes)
+		if rapid.IntRange(0, 3).Draw(t, "bound") == 0 && len(snap.Nodes) > 0 && len(spec.Affinity)+len(spec.Spread)+len(spec.AntiAffinity) == 0 {
+			snap.Pods = append(snap.Pods, cluster.Pod{
+				PodRef: cluster.PodRef{Namespace: "default", Name: fmt.Sprintf("bound-%d", shape), UID: cluster.PodUID(fmt.Sprintf("bound-%d", shape))},
+				Spec:   &cluster.PodSpec{Requests: cluster.Resources{MilliCPU: 100, Pods: 1}}, Labels: labels, Phase: cluster.PodRunning,
+				NodeName: snap.Nodes[rapid.IntRange(0, len(snap.Nodes)-1).Draw(t, "on")].Name,
+			})
+		}
 		for range rapid.IntRange(1, 12).Draw(t, "replicas") {
 			pod := cluster.Pod{
 				PodRef: cluster.PodRef{Namespace: "default", Name: fmt.Sprintf("pod-%03d", n), UID: cluster.PodUID(fmt.Sprintf("uid-%03d", n))},
-				Spec:   spec, Unschedulable: true, Phase: cluster.PodPending,
+				Spec:   spec, Labels: labels, Unschedulable: true, Phase: cluster.PodPending,
 			}
 			snap.Pods = append(snap.Pods, pod)
 			n++
@@ -135,4 +147,37 @@ func anySpec(t *rapid.T) *cluster.PodSpec {
 		spec.Requests.Set("nvidia.com/gpu", 1)
 	}
 	return spec
+}
+
+// settled reports whether nothing in snap may come out differently once a plan is applied. A claim counts as its largest
+// type until it is launched, so a limit may open later; and a wish for neighbours may only then find them.
+func settled(snap cluster.Snapshot) bool {
+	return !slices.ContainsFunc(snap.NodePools, func(p cluster.NodePool) bool { return len(p.Limits) > 0 }) &&
+		!slices.ContainsFunc(snap.Pods, func(p cluster.Pod) bool { return len(p.Spec.Prefers) > 0 })
+}
+
+// anyTopology gives the spec of a shape a constraint on its own pods or on those of another shape, or none.
+func anyTopology(t *rapid.T, spec *cluster.PodSpec, shape, shapes int) {
+	app := func(n int) *cluster.Selector {
+		return &cluster.Selector{Expressions: []cluster.Expression{{Key: "app", Operator: cluster.In, Values: []string{fmt.Sprintf("app-%d", n)}}}}
+	}
+	key := rapid.SampledFrom([]string{cluster.LabelHostname, cluster.LabelZone}).Draw(t, "key")
+	other := rapid.IntRange(0, shapes-1).Draw(t, "other")
+	switch rapid.IntRange(0, 9).Draw(t, "topology") {
+	case 0:
+		spec.Spread = []cluster.Spread{{TopologyKey: key, MaxSkew: rapid.Int32Range(1, 3).Draw(t, "skew"), Hard: true, Selector: app(shape)}}
+	case 1:
+		spec.Spread = []cluster.Spread{{TopologyKey: key, MaxSkew: 1, Selector: app(shape)}}
+	case 2:
+		spec.Affinity = []cluster.PodTerm{{TopologyKey: key, Selector: app(shape)}}
+	case 3:
+		spec.AntiAffinity = []cluster.PodTerm{{TopologyKey: key, Selector: app(shape)}}
+	case 4:
+		spec.AntiAffinity = []cluster.PodTerm{{TopologyKey: key, Selector: app(other)}}
+	case 5:
+		spec.Affinity = []cluster.PodTerm{{TopologyKey: key, Selector: app(other)}}
+	case 6:
+		spec.Prefers = []cluster.PreferredPodTerm{{Weight: 5, Term: cluster.PodTerm{TopologyKey: key, Selector: app(other)}}}
+		spec.HostPorts = []cluster.HostPort{{Port: 80, Protocol: "TCP"}}
+	}
 }

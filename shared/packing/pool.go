@@ -16,6 +16,7 @@ type pool struct {
 	free   []vec                // by type: allocatable less daemons; some amount is negative where daemons alone are too much
 	daemon []vec                // by type: what daemons take
 	ports  [][]cluster.HostPort // by type: host ports of daemons
+	picky  bool                 // minValues must be kept
 	left   vec                  // what the limits leave; unlimited where there is no limit
 	nodes  int64                // how many more nodes the limits leave
 	fault  plan.Reason          // why nothing can come from the pool; Rule is "" if something can
@@ -58,6 +59,7 @@ func (k *packer) newPool(p *cluster.NodePool) pool {
 		return out
 	}
 	out.base = out.sets.intern(reqs)
+	out.picky = hasMinValues(reqs) && !k.o.BestEffortMinValues
 	base := &out.sets.all[out.base]
 	switch {
 	case len(out.sets.cat.types) == 0:

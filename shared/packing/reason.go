@@ -35,8 +35,8 @@ func (p *pool) reason(d *dims, s *shape) plan.Reason {
 		return plan.Reason{Rule: "taints", Detail: "does not tolerate the pool's taint " + taint.String()}
 	}
 	var first plan.Reason
-	for _, wants := range s.wants {
-		r := p.reasonFor(d, s, wants)
+	for _, term := range s.terms {
+		r := p.reasonFor(d, s, term.all)
 		if first.Rule == "" || severity(r.Rule) > severity(first.Rule) {
 			first = r
 		}
@@ -46,7 +46,7 @@ func (p *pool) reason(d *dims, s *shape) plan.Reason {
 
 // severity orders the rules by how far a pod came before it failed.
 func severity(rule string) int {
-	return slices.Index([]string{"requirements", "resources", "offerings", "limits"}, rule)
+	return slices.Index([]string{"requirements", "resources", "offerings", "limits", "minValues", "topology", "affinity"}, rule)
 }
 
 func (p *pool) reasonFor(d *dims, s *shape, wants cluster.Requirements) plan.Reason {
@@ -79,7 +79,27 @@ func (p *pool) reasonFor(d *dims, s *shape, wants cluster.Requirements) plan.Rea
 		return plan.Reason{Rule: "offerings", Detail: fmt.Sprintf("%s would hold it, but none can be had now%s",
 			count(len(members(fitting)), "instance type"), where(wants))}
 	}
-	return plan.Reason{Rule: "limits", Detail: p.limitShortage(d, can)}
+	if p.picky {
+		if r, n, lacking := p.lacking(p.sets.intern(set.reqs), can); lacking {
+			return plan.Reason{Rule: "minValues", Detail: fmt.Sprintf("the pool wants %s of %s to choose from; those that would hold it have %d",
+				count(r.MinValues, "value"), r.Key, n)}
+		}
+	}
+	if within := p.affordable(can); within.empty() || s.denied.Rule == "" {
+		return plan.Reason{Rule: "limits", Detail: p.limitShortage(d, can)}
+	}
+	return s.denied
+}
+
+// affordable returns the types that the pool's limits leave room for.
+func (p *pool) affordable(types bitset) bitset {
+	out := newBitset(len(p.sets.cat.types))
+	for t := range types.all {
+		if p.within(p.sets.cat.types[t].capacity) {
+			out.add(t)
+		}
+	}
+	return out
 }
 
 // where names the zone and capacity type that a pod insists on, for a message.

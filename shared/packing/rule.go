@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"treadle/shared/cluster"
+	"treadle/shared/plan"
 )
 
 // ruleKind tells how a rule reads the counts of its group.
@@ -201,6 +202,9 @@ func (k *packer) floor(r *rule) int32 {
 func (k *packer) allows(r *rule, domain int32, limit int64) int64 {
 	g := &k.topology.groups[r.group]
 	if domain == unknown {
+		if r.kind == apart {
+			return limit // a node without the label is apart from everything
+		}
 		return 0
 	}
 	have := at(g.matched, domain)
@@ -256,11 +260,21 @@ func (k *packer) setDomain(p *pool, set, key int32) int32 {
 	return unknown
 }
 
-// mayJoin returns how many pods of the shape topology lets onto a place now, at most limit.
-func (k *packer) mayJoin(s *shape, l *level, place int32, limit int64) int64 {
+// mayJoin returns how many pods of the shape topology lets onto a place now, at most limit. If the place is a bin, set is
+// what it will be once they have joined.
+func (k *packer) mayJoin(s *shape, l *level, place, set int32, limit int64) int64 {
+	domain := func(key int32) int32 {
+		if key == hostname || int(place) < len(k.hosts) {
+			return k.domainOf(place, key)
+		}
+		return k.setDomain(&k.pools[k.bins[int(place)-len(k.hosts)].pool], set, key)
+	}
+	if int(place) < len(k.hosts) && k.undecided(s, l, place) {
+		return 0
+	}
 	for i := range l.rules {
 		r := &l.rules[i]
-		if limit = k.allows(r, k.domainOf(place, r.key), limit); limit == 0 {
+		if limit = k.allows(r, domain(r.key), limit); limit == 0 {
 			return 0
 		}
 		if r.key != hostname {
@@ -272,11 +286,41 @@ func (k *packer) mayJoin(s *shape, l *level, place int32, limit int64) int64 {
 		if len(g.owners) == 0 {
 			continue
 		}
-		if d := k.domainOf(place, g.key); d != unknown && at(g.owners, d) > 0 {
+		if d := domain(g.key); d != unknown && at(g.owners, d) > 0 {
 			return 0
 		}
 	}
 	return limit
+}
+
+// undecided reports whether a host is a claim in flight of which it is open in which domain that matters to the shape it will
+// be: it could be anywhere (E-024).
+func (k *packer) undecided(s *shape, l *level, h int32) bool {
+	reqs := k.hosts[h].reqs
+	return len(reqs) > 0 && slices.ContainsFunc(k.pinnedKeys(s, l), func(key int32) bool { return k.hostDomain(h, key) == unknown })
+}
+
+// settle narrows the set of a bin that the shape is about to join until every domain that topology cares about is certain
+// and allowed; none if there is no such domain.
+func (k *packer) settle(s *shape, l *level, pool *pool, set int32) int32 {
+	for _, key := range k.pinnedKeys(s, l) {
+		if set == none {
+			return none
+		}
+		if k.setDomain(pool, set, key) != unknown {
+			continue
+		}
+		narrowed := none
+		for _, d := range k.domainsOf(pool, set, key) {
+			if _, ok := k.judge(s, l, key, d); ok {
+				if narrowed = k.narrow(pool, set, []pin{{key, d}}); narrowed != none {
+					break
+				}
+			}
+		}
+		set = narrowed
+	}
+	return set
 }
 
 // record counts n pods of a shape in the domains of a place.
@@ -302,14 +346,15 @@ func (k *packer) record(s *shape, l *level, place int32, n int32) {
 	}
 }
 
-// describe says what a rule asks for, in words.
-func (k *packer) describe(r *rule) string {
+// denial says what a rule that cannot be kept asks for.
+func (k *packer) denial(r *rule) plan.Reason {
 	key := k.topology.keys[r.key].name
 	switch r.kind {
 	case near:
-		return "must be near pods that its affinity selects, by " + key
+		return plan.Reason{Rule: "affinity", Detail: "must be near pods that its affinity selects, by " + key + ", and no node for it is"}
 	case apart:
-		return "must be apart from pods that its anti-affinity selects, by " + key
+		return plan.Reason{Rule: "affinity", Detail: "must be apart from pods that its anti-affinity selects, by " + key + ", and they are everywhere"}
 	}
-	return fmt.Sprintf("must spread over %s with a skew of at most %d", key, r.maxSkew)
+	return plan.Reason{Rule: "topology", Detail: fmt.Sprintf(
+		"must spread over %s with a skew of at most %d, and no node can be had in the domains that lag behind", key, r.maxSkew)}
 }

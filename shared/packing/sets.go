@@ -11,6 +11,8 @@ type set struct {
 	// price is, by type, that of the cheapest usable offering under the capacity type that a launch would choose for the
 	// type alone; 0 where has lacks the type.
 	price []int64
+	// domains caches, by topology key, where nodes made under the set may be.
+	domains map[int32][]int32
 }
 
 // sets interns the sets of one catalogue, so that to narrow a bin by a pod is one look-up.

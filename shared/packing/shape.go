@@ -2,6 +2,7 @@ package packing
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
@@ -9,65 +10,150 @@ import (
 
 // shape is a set of pods that ask for the same, so that one answer serves them all.
 type shape struct {
-	spec     *cluster.PodSpec
-	pods     []int32 // indices into the snapshot, in the order of placement; those that have a place are cut off the front
-	requests vec
-	wants    []cluster.Requirements // alternatives for its node, the first that works is taken
-	fault    plan.Reason            // why no pool can serve it; Rule is "" if one may
-	// in holds, by pool and alternative, the set of a bin that holds only this shape; none if they do not go together.
-	in [][]int32
+	spec      *cluster.PodSpec
+	namespace string
+	labels    map[string]string // of the first pod; those that any selector reads are the same for all
+	pods      []int32           // that have no place yet: indices into the snapshot, in the order of placement
+	requests  vec
+	attached  []attachment
+	fault     plan.Reason // why nothing can serve it; Rule is "" if something may
+	terms     []nodeTerm  // alternatives for the node, all wishes dropped
+	levels    []level
+	// selectedBy lists the groups that select the pods or that keep them away.
+	selectedBy []int32
+	// denied is what topology said last against a new claim, for the reasons of an unplaced pod.
+	denied plan.Reason
 }
 
-// group puts the pods into shapes, in the order of their first pods.
+// group puts the pods into shapes, in the order of their first pods, and works out their levels.
 func (k *packer) group(pods []int32) {
+	type identity struct {
+		spec      *cluster.PodSpec
+		namespace string
+	}
 	byKey := map[string]int32{}
-	bySpec := map[*cluster.PodSpec]int32{}
+	specs := map[*cluster.PodSpec]string{}
+	quick := map[identity]int32{} // for pods whose labels nobody reads
 	var key []byte
 	for _, i := range pods {
-		spec := k.snap.Pods[i].Spec
-		at, known := bySpec[spec]
-		if !known {
-			key = specKey(key[:0], spec)
-			if at, known = byKey[string(key)]; !known {
-				at = int32(len(k.shapes))
-				byKey[string(key)] = at
-				k.shapes = append(k.shapes, k.newShape(spec))
+		p := &k.snap.Pods[i]
+		alike := len(k.labelKeys) == 0 && len(p.Spec.Claims) == 0
+		id := identity{p.Spec, ""}
+		if k.anyTopology {
+			id.namespace = p.Namespace
+		}
+		if alike {
+			if at, known := quick[id]; known {
+				k.shapes[at].pods = append(k.shapes[at].pods, i)
+				continue
 			}
-			bySpec[spec] = at
+		}
+		text, known := specs[p.Spec]
+		if !known {
+			text = string(specKey(nil, p.Spec))
+			specs[p.Spec] = text
+		}
+		key = append(append(key[:0], text...), 0)
+		key = k.labelText(append(key, id.namespace...), p.Labels)
+		if len(p.Spec.Claims) > 0 {
+			key = append(append(append(key, p.Namespace...), '/'), p.Name...)
+		}
+		at, known := byKey[string(key)]
+		if !known {
+			at = int32(len(k.shapes))
+			byKey[string(key)] = at
+			k.shapes = append(k.shapes, shape{
+				spec: p.Spec, namespace: p.Namespace, labels: p.Labels, requests: k.dims.vec(p.Spec.Requests),
+			})
+		}
+		if alike {
+			quick[id] = at
 		}
 		k.shapes[at].pods = append(k.shapes[at].pods, i)
 	}
+	for i := range k.shapes {
+		k.complete(&k.shapes[i])
+	}
+	k.findGroups()
 }
 
-func (k *packer) newShape(spec *cluster.PodSpec) shape {
-	s := shape{spec: spec, requests: k.dims.vec(spec.Requests), wants: alternatives(spec)}
-	if rule, detail := podFault(spec); rule != "" {
+// complete works out the volumes and levels of a shape.
+func (k *packer) complete(s *shape) {
+	rule, detail := podFault(s.spec)
+	volumes := []cluster.Requirements{nil}
+	if rule == "" && len(s.spec.Claims) > 0 {
+		var fault string
+		if volumes, s.attached, fault = k.volumes.of(&k.snap.Pods[s.pods[0]]); fault != "" {
+			rule, detail = "volumes", fault
+		}
+	}
+	if rule != "" {
 		s.fault = plan.Reason{Rule: rule, Detail: detail}
+		return
 	}
-	for i := range k.pools {
-		s.in = append(s.in, k.pools[i].join(&s))
-	}
-	return s
+	s.terms = nodeTerms(s.spec, volumes)
+	s.levels = k.levelsOf(s)
 }
 
-// join returns, by alternative, the set of a bin of the pool that holds s; none where the two do not go together.
-func (p *pool) join(s *shape) []int32 {
-	out := make([]int32, len(s.wants))
-	_, kept := cluster.Untolerated(p.Template.Taints, s.spec.Tolerations)
-	for i, wants := range s.wants {
-		out[i] = none
-		if kept || p.base == none || s.fault.Rule != "" {
+// findGroups finds the groups that select each shape, once all groups are known. Shapes with the same labels share the answer.
+func (k *packer) findGroups() {
+	if len(k.topology.groups) == 0 {
+		return
+	}
+	byText := map[string][]int32{}
+	var key []byte
+	for i := range k.shapes {
+		s := &k.shapes[i]
+		key = k.labelText(append(key[:0], s.namespace...), s.labels)
+		groups, known := byText[string(key)]
+		if !known {
+			for id := range k.topology.groups {
+				if k.topology.groups[id].selects(k, s.namespace, s.labels) {
+					groups = append(groups, int32(id))
+				}
+			}
+			byText[string(key)] = groups
+		}
+		s.selectedBy = groups
+	}
+}
+
+// findLabelKeys collects the labels that any selector of topology reads, so that others do not tell shapes apart.
+func (k *packer) findLabelKeys() {
+	keys := map[string]bool{}
+	learn := func(s *cluster.Selector) {
+		k.anyTopology = true
+		if s == nil {
+			return
+		}
+		for _, e := range s.Expressions {
+			keys[e.Key] = true
+		}
+	}
+	seen := map[*cluster.PodSpec]bool{}
+	for i := range k.snap.Pods {
+		spec := k.snap.Pods[i].Spec
+		if seen[spec] {
 			continue
 		}
-		base := p.sets.all[p.base].reqs
-		if base.Conflict(wants) == "" {
-			out[i] = p.sets.intern(base.Intersect(wants.Without(func(key string) bool {
-				_, defined := base.Get(key)
-				return !defined && !cluster.WellKnown(key)
-			})))
+		seen[spec] = true
+		for _, c := range spec.Spread {
+			learn(c.Selector)
+			for _, key := range c.MatchLabelKeys {
+				keys[key] = true
+			}
+		}
+		for _, t := range slices.Concat(spec.Affinity, spec.AntiAffinity) {
+			learn(t.Selector)
+		}
+		for _, t := range slices.Concat(spec.Prefers, spec.AntiPrefers) {
+			learn(t.Term.Selector)
 		}
 	}
-	return out
+	for key := range keys {
+		k.labelKeys = append(k.labelKeys, key)
+	}
+	slices.Sort(k.labelKeys)
 }
 
 // specKey appends a text that is the same for specs that ask for the same. Most specs ask for amounts only, which is quick.

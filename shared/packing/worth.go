@@ -47,8 +47,11 @@ func (f *filler) appraise(usable bitset) {
 		}
 		d.value = max(d.value, 1e-9)
 	}
-	slices.SortStableFunc(f.demands, func(a, b demand) int {
-		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.shape, b.shape))
+	for i := range f.demands {
+		f.sequence = append(f.sequence, int32(i))
+	}
+	slices.SortFunc(f.sequence, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(f.demands[b].share, f.demands[a].share), cmp.Compare(a, b))
 	})
 }
 

@@ -46,14 +46,17 @@ func New(region string, ec2Client ec2API, pricingClient pricingAPI) *Refresher {
 // attempts is how often a page is asked for. Nobody waits for a catalogue, so a throttle is waited out.
 const attempts = 8
 
+// pricingPatience bounds the wait for a Pricing that cannot be reached, which from an isolated network just never answers.
+const pricingPatience = 45 * time.Second
+
 func patientEC2(o *ec2.Options) { o.Retryer = retry.AddWithMaxAttempts(retry.NewStandard(), attempts) }
 
 func patientPricing(o *pricing.Options) {
 	o.Retryer = retry.AddWithMaxAttempts(retry.NewStandard(), attempts)
 }
 
-// Refresh returns the catalogue as of now. Prices that could not be had are those of old; lost joins the errors of the sources
-// that they were to come from, and is nil where all were read. err says that there is no catalogue.
+// Refresh returns the catalogue as of now. Prices that could not be had are those of old, or else those of a table; lost joins
+// the errors of the sources that they were to come from, and is nil where all were read. err says that there is no catalogue.
 func (r *Refresher) Refresh(ctx context.Context, old catalog.Catalog, now time.Time) (c catalog.Catalog, lost, err error) {
 	all, err := r.types(ctx)
 	if err != nil {
@@ -63,8 +66,16 @@ func (r *Refresher) Refresh(ctx context.Context, old catalog.Catalog, now time.T
 	if err != nil {
 		return catalog.Catalog{}, nil, err
 	}
-	onDemand, lostOnDemand := r.onDemand(ctx)
+	ctxPrices, cancel := context.WithTimeout(ctx, pricingPatience)
+	defer cancel()
+	onDemand, lostOnDemand := r.onDemand(ctxPrices)
 	spot, lostSpot := r.spot(ctx, now)
+	fallback := map[string]int64{}
+	if lostOnDemand != nil {
+		if fallback, err = byType(priceTable); err != nil {
+			return catalog.Catalog{}, nil, err
+		}
+	}
 
 	before := make(map[string]*catalog.Type, len(old.Types))
 	for i := range old.Types {
@@ -74,9 +85,10 @@ func (r *Refresher) Refresh(ctx context.Context, old catalog.Catalog, now time.T
 	for _, t := range all {
 		was := before[t.Name]
 		t.OnDemandMicroUSDPerHour = onDemand[t.Name]
-		if lostOnDemand != nil && t.OnDemandMicroUSDPerHour == 0 && was != nil {
-			t.OnDemandMicroUSDPerHour = was.OnDemandMicroUSDPerHour
+		if lostOnDemand != nil && was != nil {
+			t.OnDemandMicroUSDPerHour = cmp.Or(t.OnDemandMicroUSDPerHour, was.OnDemandMicroUSDPerHour)
 		}
+		t.OnDemandMicroUSDPerHour = cmp.Or(t.OnDemandMicroUSDPerHour, fallback[t.Name])
 		for _, zone := range zones[t.Name] {
 			price := spot[place{t.Name, zone}]
 			if lostSpot != nil && price == 0 {
@@ -108,7 +120,7 @@ func spotOf(t *catalog.Type, zone string) int64 {
 }
 
 func (r *Refresher) types(ctx context.Context) ([]catalog.Type, error) {
-	trunks, err := branches()
+	trunks, err := byType(branchTable)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,31 @@
+package stack
+
+import "time"
+
+// function is one of Treadle's functions as it is deployed.
+type function struct {
+	name     string
+	memoryMB int
+	timeout  time.Duration
+	// concurrency bounds the environments of the function.
+	concurrency int
+	// queue names the FIFO queue that the function is fed from, batch how many messages it gets at once.
+	queue string
+	batch int
+	// group is the Kubernetes group of the function's role; empty: none. admin gives it the cluster administrator's policy.
+	group string
+	admin bool
+}
+
+// functions lists them all. Times are short because a message in flight locks its cluster: a crash costs a cluster that long at
+// most, and long work is many short invocations.
+func functions() []function {
+	return []function{
+		{name: "wake", memoryMB: 128, timeout: 5 * time.Second, concurrency: 10},
+		{name: "provision", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "provision", batch: 10, group: "treadle:provision"},
+		{name: "lifecycle", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "lifecycle", batch: 1, group: "treadle:lifecycle"},
+		{name: "sweep", memoryMB: 256, timeout: 60 * time.Second, concurrency: 1, group: "treadle:sweep"},
+		{name: "catalog", memoryMB: 512, timeout: 120 * time.Second, concurrency: 1},
+		{name: "install", memoryMB: 256, timeout: 120 * time.Second, concurrency: 1, admin: true},
+	}
+}

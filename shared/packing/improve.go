@@ -1,0 +1,192 @@
+package packing
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// improve looks for a cheaper way to fill nodes for the demands than greedy found: it solves the linear programme over all
+// ways to fill a node, generating ways as they pay, rounds down, and fills what rounding leaves over greedily at the
+// programme's prices. It returns the cheaper of the two plans. A pool that insists on minValues keeps to greedy, which
+// looks at them for every pod.
+func (f *filler) improve(greedy []bin) []bin {
+	counts := make([]int64, len(f.demands))
+	for _, b := range greedy {
+		for _, it := range b.items {
+			counts[it.from] += it.n * b.times
+		}
+	}
+	best, bestCost := greedy, f.costOf(greedy)
+	if len(f.demands) > maxRows || f.pool.picky {
+		return best
+	}
+	p := f.newProgramme(counts)
+	if p == nil {
+		return best
+	}
+	for _, b := range greedy {
+		p.add(column{typ: b.typ, set: b.set, items: b.items, cost: float64(f.pool.sets.all[b.set].price[b.typ])})
+	}
+	p.optimise()
+	f.generate(p, counts, workBudget)
+	if found := f.round(p, counts); found != nil {
+		if cost := f.costOf(found); cost < bestCost {
+			best, bestCost = found, cost
+		}
+	}
+	return best
+}
+
+// workBudget bounds the steps of column generation, in numbers looked at. It is a number of steps and not a time, so that
+// the plan does not depend on the machine.
+const workBudget = 150_000_000
+
+// maxRows is how many demands the programme takes: its steps grow with their square.
+const maxRows = 600
+
+// costOf adds up the cheapest price of each bin.
+func (f *filler) costOf(bins []bin) int64 {
+	sum := int64(0)
+	for i := range bins {
+		b := &bins[i]
+		sum += b.times * f.pool.sets.all[b.set].price[f.cheapestHolder(b)]
+	}
+	return sum
+}
+
+// cheapestHolder returns the cheapest type that holds all of the bin under its set.
+func (f *filler) cheapestHolder(b *bin) int32 {
+	set := &f.pool.sets.all[b.set]
+	best := b.typ
+	exotic := f.pool.sets.cat.types[b.typ].exotic
+	for _, t := range f.types {
+		if set.has.has(t) && set.price[t] < set.price[best] && (exotic || !f.pool.sets.cat.types[t].exotic) && b.sum.fits(f.pool.free[t]) {
+			best = t
+		}
+	}
+	return best
+}
+
+// newProgramme starts the programme with the best single-demand column of each demand; nil if some demand has none.
+func (f *filler) newProgramme(counts []int64) *master {
+	single := make([]column, len(f.demands))
+	need := make([]float64, len(f.demands))
+	for i := range f.demands {
+		d := &f.demands[i]
+		if counts[i] == 0 {
+			// A demand that greedy could not place stays out; one pod at no cost keeps the basis regular.
+			single[i] = column{typ: none, items: []item{{shape: d.shape, n: 1, from: int32(i)}}}
+			continue
+		}
+		need[i] = float64(counts[i])
+		ratio := math.Inf(1)
+		price := f.pool.sets.all[d.set].price
+		for _, t := range f.types {
+			if !d.types.has(t) {
+				continue
+			}
+			f.load.reset(f.pool.free[t], f.pool.ports[t])
+			n := f.within(d, d.requests.times(f.load.room, counts[i]))
+			if n > 0 && float64(price[t])/float64(n) < ratio {
+				ratio = float64(price[t]) / float64(n)
+				single[i] = column{typ: t, set: d.set, items: []item{{shape: d.shape, n: n, from: int32(i)}}, cost: float64(price[t])}
+			}
+		}
+		if len(single[i].items) == 0 {
+			return nil
+		}
+	}
+	return newMaster(need, single)
+}
+
+// generate lets columns enter until none pays or the budget is spent. Columns are sought at prices between those of the
+// present solution, which swing wildly, and a steady centre: the prices that have proved the highest lower bound so far,
+// which at first are those of the resources. The centre loses its pull when it no longer helps.
+func (f *filler) generate(p *master, counts []int64, budget int) {
+	search := newSearch(f, counts)
+	centre, mixed := make([]float64, p.m), make([]float64, p.m)
+	for i := range f.demands {
+		centre[i] = f.demands[i].value
+	}
+	proved, pull := 0.0, 0.8
+	for search.work < budget {
+		entered, ratio := false, 1.0
+		for _, t := range f.types {
+			for i, d := range p.dual {
+				mixed[i] = float64(pull*centre[i]) + float64((1-pull)*max(0, d))
+			}
+			c, found := search.best(t, mixed)
+			ratio = min(ratio, search.ratio)
+			entered = found && p.add(c) || entered
+		}
+		search.work += p.optimise()
+		bound := 0.0
+		for i, w := range mixed {
+			bound += float64(w * float64(counts[i]))
+		}
+		bound *= ratio
+		if bound > proved {
+			proved = bound
+			copy(centre, mixed)
+		}
+		switch cost := p.cost(); {
+		case cost-proved <= float64(1e-4*cost):
+			return
+		case entered:
+		case pull < 0.01 && search.limit >= thorough:
+			return
+		case pull < 0.01:
+			search.limit, pull = thorough, 0.5
+		default:
+			pull *= 0.5
+		}
+	}
+}
+
+// round uses each column of the solution as often as its whole part says, and fills the rest greedily at the programme's
+// prices.
+func (f *filler) round(p *master, counts []int64) []bin {
+	left := slices.Clone(counts)
+	var out []bin
+	order := make([]int, p.m)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.amount[b], p.amount[a]) })
+	for _, i := range order {
+		if p.basis[i] < 0 || p.columns[p.basis[i]].typ == none {
+			continue
+		}
+		c := &p.columns[p.basis[i]]
+		times := int64(p.amount[i] + 1e-6)
+		for _, it := range c.items {
+			times = min(times, left[it.from]/it.n)
+		}
+		if times > 0 {
+			out = append(out, f.binOf(c, times))
+			for _, it := range c.items {
+				left[it.from] -= it.n * times
+			}
+		}
+	}
+	for i := range f.demands {
+		f.demands[i].n = left[i]
+		f.demands[i].value = max(p.dual[i], tiny)
+	}
+	out = append(out, f.greedy()...)
+	for i := range f.demands {
+		if f.demands[i].n > 0 {
+			return nil
+		}
+	}
+	return out
+}
+
+func (f *filler) binOf(c *column, times int64) bin {
+	b := bin{pool: f.p, set: c.set, typ: c.typ, items: c.items, sum: make(vec, len(f.k.dims.names)), times: times}
+	for _, it := range c.items {
+		b.sum.addTimes(f.demands[it.from].requests, it.n)
+	}
+	return b
+}

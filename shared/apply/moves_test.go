@@ -86,9 +86,9 @@ func TestMove_StopsAtWhatFails(t *testing.T) {
 		fails  error
 		reason error
 	}{
-		"a conflict is for the next look and no error":     {plan.ErrConflict, nil},
-		"an object that is gone is for the next look":      {plan.ErrNotFound, nil},
-		"a refusal by a budget is for the next look":       {plan.ErrBudget, nil},
+		"a conflict is for the next look and no error":      {plan.ErrConflict, nil},
+		"an object that is gone is for the next look":       {plan.ErrNotFound, nil},
+		"a refusal by a budget is for the next look":        {plan.ErrBudget, nil},
 		"any other trouble is an error, with what it is of": {trouble, trouble},
 	} {
 		t.Run(name, func(t *testing.T) {

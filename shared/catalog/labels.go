@@ -14,7 +14,7 @@ const awsLabel = "karpenter.k8s.aws/instance-"
 func labels(t *Type, region string, f family) map[string]string {
 	name, size, _ := strings.Cut(t.Name, ".")
 	category, generation := split(name)
-	const most = 32
+	const most = 28 // fits a map of 32 slots
 	out := make(map[string]string, most)
 	put := func(key, value string) {
 		if value != "" {

@@ -62,10 +62,10 @@ func NormalKey(key string) string {
 	return key
 }
 
-// hint suggests a key that the user may have meant (S-013): one defined here or well known, at most three edits away.
+// hint suggests a key that the user may have meant (S-013): one defined here or well known, a few edits away: not
+// more than three, nor than a quarter of the key.
 func (rs Requirements) hint(key string) string {
-	const near = 3
-	best, distance := "", near+1
+	best, distance := "", min(3, len(key)/4)+1
 	consider := func(candidate string) {
 		if d := edits(key, candidate, distance); d < distance {
 			best, distance = candidate, d

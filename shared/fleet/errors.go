@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -103,7 +102,8 @@ func KindOf(code string) plan.RefusalKind {
 	return ""
 }
 
-// translate puts the sentinel of an API error's code into its chain; other errors come back as they are.
+// translate puts the sentinel of an API error's code into its chain, and its reason into few words; other errors come back as
+// they are.
 func translate(err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -113,5 +113,20 @@ func translate(err error) error {
 	if sentinel == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", sentinel, err)
+	return &answerError{sentinel, err, api.ErrorCode() + ": " + reason(api.ErrorMessage())}
+}
+
+// answerError is what EC2 answered, less the SDK's words about HTTP around it.
+type answerError struct {
+	kind, cause error
+	text        string
+}
+
+func (e *answerError) Error() string   { return e.kind.Error() + ": " + e.text }
+func (e *answerError) Unwrap() []error { return []error{e.kind, e.cause} }
+
+// reason returns a message of EC2 without the kilobytes that only the holder of another right can decode.
+func reason(message string) string {
+	plain, _, _ := strings.Cut(message, "Encoded authorization failure message")
+	return strings.TrimSpace(plain)
 }

@@ -297,6 +297,7 @@ func TestLaunch_ErrorsOfTheCall(t *testing.T) {
 			res, err := fleet.New(&fakeEC2{fleetErr: tt.given}, "demo").Launch(t.Context(), request(cluster.Spot))
 			require.ErrorIs(t, err, tt.want)
 			require.ErrorIs(t, err, tt.given)
+			require.NotContains(t, err.Error(), "Encoded authorization failure message")
 			require.Len(t, res.Refusals, tt.news)
 			require.Empty(t, res.Instances)
 		})

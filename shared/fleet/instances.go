@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -147,12 +148,20 @@ func instance(i *types.Instance) cluster.Instance {
 		out.LaunchUnix = i.LaunchTime.Unix()
 	}
 	if r := i.StateReason; r != nil && out.State != cluster.InstancePending && out.State != cluster.InstanceRunning {
-		out.StateReason = reason(aws.ToString(r.Code), aws.ToString(r.Message))
+		out.StateReason = stateReason(aws.ToString(r.Code), aws.ToString(r.Message))
 	}
 	for _, t := range i.Tags {
 		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
 	return out
+}
+
+// stateReason joins a code and a message, which may start with the code itself.
+func stateReason(code, message string) string {
+	if code == "" || strings.HasPrefix(message, code+":") {
+		return message
+	}
+	return strings.TrimSuffix(code+": "+message, ": ")
 }
 
 // capacityType says how EC2 sells i (L-067).

@@ -45,7 +45,7 @@ func refusal(err error, l plan.Launch) []plan.Refusal {
 		return nil
 	}
 	return []plan.Refusal{{
-		CapacityType: l.CapacityType, Code: api.ErrorCode(), Message: api.ErrorMessage(), Kind: KindOf(api.ErrorCode()),
+		CapacityType: l.CapacityType, Code: api.ErrorCode(), Message: reason(api.ErrorMessage()), Kind: KindOf(api.ErrorCode()),
 	}}
 }
 
@@ -134,7 +134,7 @@ func result(out *ec2.CreateFleetOutput, l plan.Launch) plan.Result {
 			SubnetID:     from.SubnetID,
 			CapacityType: l.CapacityType,
 			Code:         aws.ToString(e.ErrorCode),
-			Message:      aws.ToString(e.ErrorMessage),
+			Message:      reason(aws.ToString(e.ErrorMessage)),
 			Kind:         KindOf(aws.ToString(e.ErrorCode)),
 		})
 	}

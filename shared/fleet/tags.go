@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"maps"
-	"strings"
 
 	"treadle/shared/cluster"
 )
@@ -40,11 +39,4 @@ func LaterTags(clusterName, nodeClaim string, node cluster.NodeName, class clust
 		delete(out, TagName)
 	}
 	return out
-}
-
-func reason(code, message string) string {
-	if code == "" || strings.HasPrefix(message, code+":") {
-		return message
-	}
-	return strings.TrimSuffix(code+": "+message, ": ")
 }

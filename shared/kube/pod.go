@@ -23,9 +23,9 @@ var (
 		24: nil,                          // restartPolicy
 	}
 	volumeMask = mask{
-		1: nil, // name
-		// Volume.volumeSource: persistentVolumeClaim and ephemeral.
-		2: mask{10: nil, 29: mask{1: mask{2: mask{5: nil}}}},
+		1:     nil,                    // name, which is another for every pod where the API server adds the volume
+		2:     mask{10: nil, 29: nil}, // volumeSource: persistentVolumeClaim, ephemeral
+		needs: mask{2: nil},
 	}
 	podSpecMask = mask{
 		1:  volumeMask,

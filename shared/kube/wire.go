@@ -90,8 +90,12 @@ func fits(msg []byte, n int) int {
 	return n
 }
 
-// mask names the fields of a message that are wanted; a nil mask under a number takes that field whole.
+// mask names the fields of a message that are wanted; a nil mask under a number takes that field whole. A message of which
+// nothing is wanted, or not the field under needs, is left out of its parent.
 type mask map[int]mask
+
+// needs is no field number: the one field of the mask under it is what makes a message worth keeping.
+const needs = -1
 
 // prune appends to dst the message that is left of msg when only the fields of m are kept.
 func (m mask) prune(dst, msg []byte) ([]byte, error) {
@@ -108,14 +112,44 @@ func (m mask) prune(dst, msg []byte) ([]byte, error) {
 		case sub == nil:
 			dst = append(dst, whole...)
 		default:
-			inner, err := sub.prune(nil, f.bytes)
-			if err != nil {
+			start := len(dst)
+			var err error
+			if dst, err = sub.prune(dst, f.bytes); err != nil {
 				return dst, err
 			}
-			dst = appendField(dst, field{number: f.number, bytes: inner})
+			if len(dst) == start || !sub.satisfied(dst[start:]) {
+				dst = dst[:start]
+				continue
+			}
+			dst = prefix(dst, start, f.number)
 		}
 	}
 	return dst, nil
+}
+
+// satisfied reports whether a pruned message has the field that the mask needs.
+func (m mask) satisfied(msg []byte) bool {
+	for number := range m[needs] {
+		found := false
+		_ = fields(msg, func(f field) error { // it was read once already
+			found = found || f.number == number
+			return nil
+		})
+		return found
+	}
+	return true
+}
+
+// prefix makes a field of what dst holds from start on.
+func prefix(dst []byte, start, number int) []byte {
+	var head [2 * binary.MaxVarintLen64]byte
+	size := len(dst) - start
+	h := binary.AppendUvarint(head[:0], uint64(number)<<3|wireBytes)
+	h = binary.AppendUvarint(h, uint64(size))
+	dst = append(dst, h...)
+	copy(dst[start+len(h):], dst[start:start+size])
+	copy(dst[start:], h)
+	return dst
 }
 
 // appendField writes a field that has a length.

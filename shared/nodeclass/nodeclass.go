@@ -71,23 +71,42 @@ type Profile struct {
 	Tags map[string]string
 }
 
-// Classify puts the sentinel of an AWS error's code into its chain. Trouble of AWS and of the network comes back as it is.
+// Classify puts the sentinel of an AWS error's code into its chain, and its reason into few words. Trouble of AWS and of the
+// network comes back as it is.
 func Classify(err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return err
 	}
-	code := api.ErrorCode()
+	kind := kindOf(api.ErrorCode())
+	if kind == nil {
+		return err
+	}
+	// What follows are kilobytes that only the holder of another right can decode.
+	message, _, _ := strings.Cut(api.ErrorMessage(), "Encoded authorization failure message")
+	return &answerError{kind, err, strings.TrimSuffix(api.ErrorCode()+": "+strings.TrimSpace(message), ": ")}
+}
+
+func kindOf(code string) error {
 	if _, throttle := retry.DefaultThrottleErrorCodes[code]; throttle {
-		return fmt.Errorf("%w: %w", ErrThrottled, err)
+		return ErrThrottled
 	}
 	switch {
 	case code == "UnauthorizedOperation" || strings.HasPrefix(code, "AccessDenied") || strings.HasPrefix(code, "AuthFailure"):
-		return fmt.Errorf("%w: %w", ErrDenied, err)
+		return ErrDenied
 	case strings.Contains(code, "NotFound") || code == "NoSuchEntity":
-		return fmt.Errorf("%w: %w", ErrNotFound, err)
+		return ErrNotFound
 	case strings.HasPrefix(code, "Invalid") || strings.HasPrefix(code, "Missing") || strings.HasPrefix(code, "UserData"):
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return ErrInvalid
 	}
-	return err
+	return nil
 }
+
+// answerError is what AWS answered, less the SDK's words about HTTP around it.
+type answerError struct {
+	kind, cause error
+	text        string
+}
+
+func (e *answerError) Error() string   { return e.kind.Error() + ": " + e.text }
+func (e *answerError) Unwrap() []error { return []error{e.kind, e.cause} }

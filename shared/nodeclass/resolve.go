@@ -21,6 +21,7 @@ type resolveAPI interface {
 	DescribeImages(context.Context, *ec2.DescribeImagesInput, ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error)
 	DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error)
 	DescribePlacementGroups(context.Context, *ec2.DescribePlacementGroupsInput, ...func(*ec2.Options)) (*ec2.DescribePlacementGroupsOutput, error)
+	RunInstances(context.Context, *ec2.RunInstancesInput, ...func(*ec2.Options)) (*ec2.RunInstancesOutput, error) // dry runs only
 }
 
 // Resolver finds what classes select. A warm function keeps one, because it remembers parameters and profiles. It is safe for
@@ -68,8 +69,9 @@ func (e ruleError) Error() string { return e.message }
 // message that names the rule that failed. Free addresses and the room of reservations are in it too.
 //
 // The error says that AWS throttled, refused to talk or was out of reach; then nothing is known and the old status stays. A right that
-// the caller lacks is a condition, not an error. Beside reads, the only call it makes is for the instance profile of a class
-// with a role.
+// the caller lacks is a condition, not an error. A condition is Unknown while EC2 does not see a new instance profile yet, for
+// some seconds. Beside reads, Resolve makes the instance profile of a class with a role, and one dry run of a launch for a class that
+// is new, changed or not valid.
 func (r *Resolver) Resolve(ctx context.Context, class cluster.NodeClass, facts Facts) (cluster.NodeClassStatus, error) {
 	status := cluster.NodeClassStatus{InstanceProfile: class.Status.InstanceProfile}
 	conditions := class.Status.Conditions
@@ -98,7 +100,12 @@ func (r *Resolver) Resolve(ctx context.Context, class cluster.NodeClass, facts F
 			status.InstanceProfile, err = r.profile(ctx, class, facts)
 			return err
 		}},
-		{cluster.ConditionValidationSucceeded, func() error { return validate(class, status, conditions, facts) }},
+		{cluster.ConditionValidationSucceeded, func() error {
+			if err := validate(class, status, conditions, facts); err != nil {
+				return err
+			}
+			return r.dryRun(ctx, class, status, facts)
+		}},
 	}
 	var kinds []string
 	for _, step := range steps {
@@ -108,11 +115,16 @@ func (r *Resolver) Resolve(ctx context.Context, class cluster.NodeClass, facts F
 		}
 		err := step.run()
 		var failed ruleError
+		var waiting waitingError
 		switch {
 		case errors.As(err, &failed):
 			one.Status, one.Reason, one.Message = "False", failed.reason, failed.message
+		case errors.As(err, &waiting):
+			one.Status, one.Reason, one.Message = "Unknown", waiting.reason, waiting.message
 		case errors.Is(err, ErrDenied):
 			one.Status, one.Reason, one.Message = "False", reasonDenied, err.Error()
+		case errors.Is(err, ErrInvalid), errors.Is(err, ErrNotFound):
+			one.Status, one.Reason, one.Message = "False", reasonInvalidClass, err.Error()
 		case err != nil:
 			return class.Status, fmt.Errorf("resolve class %s: %w", class.Name, err)
 		}

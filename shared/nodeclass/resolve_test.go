@@ -25,7 +25,8 @@ type region struct {
 	images       []types.Image
 	reservations []types.CapacityReservation
 	placement    []types.PlacementGroup
-	asked        []string         // filters of each call, in order
+	asked        []string // filters of each call, in order
+	dryRuns      []*ec2.RunInstancesInput
 	fail         map[string]error // by call
 }
 
@@ -103,6 +104,10 @@ func (f *region) DescribeCapacityReservations(_ context.Context, in *ec2.Describ
 	found := keep(f.reservations, func(r types.CapacityReservation) bool {
 		return len(in.CapacityReservationIds) == 0 || slices.Contains(in.CapacityReservationIds, *r.CapacityReservationId)
 	})
+	if len(in.CapacityReservationIds) > 0 && len(found) == 0 {
+		_ = f.note("reservations", in.Filters, in.CapacityReservationIds...)
+		return nil, &smithy.GenericAPIError{Code: "InvalidCapacityReservationId.NotFound"}
+	}
 	out := &ec2.DescribeCapacityReservationsOutput{}
 	out.CapacityReservations, out.NextToken = page(found, in.NextToken)
 	return out, f.note("reservations", in.Filters, in.CapacityReservationIds...)
@@ -166,6 +171,14 @@ func (p *profiles) ListProfiles(_ context.Context, prefix string) ([]string, err
 		}
 	}
 	return out, p.fail
+}
+
+func (f *region) RunInstances(_ context.Context, in *ec2.RunInstancesInput, _ ...func(*ec2.Options)) (*ec2.RunInstancesOutput, error) {
+	f.dryRuns = append(f.dryRuns, in)
+	if err := f.fail["run"]; err != nil {
+		return nil, err
+	}
+	return nil, &smithy.GenericAPIError{Code: "DryRunOperation"}
 }
 
 func tag(key, value string) []types.Tag {
@@ -361,6 +374,12 @@ func TestResolve_NamesTheRuleThatFailed(t *testing.T) {
 			},
 			cluster.ConditionSecurityGroupsReady, "Unauthorized", "not for you",
 		},
+		"a selector that EC2 cannot read": {
+			func(w *world) {
+				w.ec2.fail = map[string]error{"subnets": &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "no such filter"}}
+			},
+			cluster.ConditionSubnetsReady, "InvalidClass", "no such filter",
+		},
 		"a placement group that is gone": {
 			func(w *world) {
 				w.class.Spec.PlacementGroup = &cluster.SelectorTerm{Name: "close"}
@@ -388,6 +407,25 @@ func TestResolve_NamesTheRuleThatFailed(t *testing.T) {
 		"user data that is too long": {
 			func(w *world) { w.class.Spec.UserData = strings.Repeat("x", 17000) }, cluster.ConditionValidationSucceeded,
 			"UserDataSizeLimitExceeded", "EC2 takes 16384",
+		},
+		"a launch that is not allowed": {
+			func(w *world) {
+				w.ec2.fail = map[string]error{"run": &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "by policy. Encoded authorization failure message: x"}}
+			},
+			cluster.ConditionValidationSucceeded, "RunInstancesAuthCheckFailed", "denied: UnauthorizedOperation: by policy.",
+		},
+		"a launch that EC2 would refuse": {
+			func(w *world) {
+				w.ec2.fail = map[string]error{"run": &smithy.GenericAPIError{Code: "InvalidParameter", Message: "different networks"}}
+			},
+			cluster.ConditionValidationSucceeded, "RunInstancesCheckFailed", "different networks",
+		},
+		"a given profile that EC2 does not know": {
+			func(w *world) {
+				w.class.Spec.Role, w.class.Spec.InstanceProfile = "", "mine"
+				w.ec2.fail = map[string]error{"run": &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "Invalid IAM Instance Profile name"}}
+			},
+			cluster.ConditionValidationSucceeded, "InstanceProfileNotFound", "instance profile mine does not exist",
 		},
 		"an object that cannot be understood": {
 			func(w *world) { w.class.Invalid = "volumeSize: 3 elephants" }, cluster.ConditionValidationSucceeded, "InvalidClass", "3 elephants",
@@ -419,6 +457,7 @@ func TestResolve_TellsTroubleOfAWSFromAnswers(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*world, error){
 		"subnets":    func(w *world, err error) { w.ec2.fail = map[string]error{"subnets": err} },
+		"dry run":    func(w *world, err error) { w.ec2.fail = map[string]error{"run": err} },
 		"images":     func(w *world, err error) { w.ec2.fail = map[string]error{"images": err} },
 		"parameters": func(w *world, err error) { w.parameters.fail = Classify(err) },
 		"profiles":   func(w *world, err error) { w.profiles.fail = Classify(err) },
@@ -436,6 +475,41 @@ func TestResolve_TellsTroubleOfAWSFromAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestResolve_AsksEC2WhetherItWouldLaunch(t *testing.T) {
+	t.Parallel()
+	w := found()
+	r := NewResolver(w.ec2, w.parameters, w.profiles)
+	resolve := func() cluster.NodeClassStatus {
+		status, err := r.Resolve(t.Context(), w.class, w.facts)
+		require.NoError(t, err)
+		w.class.Status = status
+		return status
+	}
+	w.ec2.fail = map[string]error{"run": &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "Value (x) is invalid. Invalid IAM Instance Profile name"}}
+	status := resolve()
+	require.Equal(t, "Unknown", status.Conditions.Get(cluster.ConditionReady).Status, "a new profile takes EC2 some seconds to see")
+	require.Contains(t, status.Conditions.Get(cluster.ConditionReady).Message, "does not see instance profile")
+	w.ec2.fail = map[string]error{"run": &smithy.GenericAPIError{Code: "InsufficientInstanceCapacity"}}
+	require.True(t, resolve().Conditions.True(cluster.ConditionReady), "that there is none of this type says nothing about the class")
+	require.Len(t, w.ec2.dryRuns, 2)
+
+	in := w.ec2.dryRuns[1]
+	require.True(t, *in.DryRun)
+	require.Equal(t, []string{"ami-arm", "m6g.large", "subnet-b", w.class.Status.InstanceProfile},
+		[]string{*in.ImageId, string(in.InstanceType), *in.SubnetId, *in.IamInstanceProfile.Name})
+	require.Equal(t, []string{"sg-1", "sg-2"}, in.SecurityGroupIds)
+	require.Len(t, in.TagSpecifications, 3, "rights depend on tags")
+
+	resolve()
+	require.Len(t, w.ec2.dryRuns, 2, "what passed and did not change is not asked about again")
+	w.class.Generation++
+	resolve()
+	require.Len(t, w.ec2.dryRuns, 3)
+	w.class.Spec.Role = "OtherRole"
+	resolve()
+	require.Len(t, w.ec2.dryRuns, 4)
 }
 
 func TestResolve_Selectors(t *testing.T) {
@@ -456,7 +530,7 @@ func TestResolve_Selectors(t *testing.T) {
 		"subnets tag-key=a tag:b=2", "subnets tag:c=3", "subnets subnet-id=subnet-1,subnet-2",
 		"groups group-id=sg-1", "groups group-name=nodes,extra", "groups group-name=nodes,extra",
 		"images self amazon name=al2023-*", "images 123456789012 tag:t=v", "images image-id=ami-x86,ami-arm", "images image-id=ami-x86,ami-arm",
-		"reservations state=active owner-id=123456789012 instance-match-criteria=open", "reservations cr-1 cr-2 state=active",
+		"reservations cr-1 state=active", "reservations state=active owner-id=123456789012 instance-match-criteria=open", "reservations cr-2 state=active",
 	}, w.ec2.asked)
 }
 

@@ -87,8 +87,12 @@ func (r *Resolver) reservations(ctx context.Context, spec cluster.NodeClassSpec,
 	for _, in := range reservationQueries(spec.ReservationSelectorTerms) {
 		for {
 			page, err := r.ec2.DescribeCapacityReservations(ctx, in)
+			err = Classify(err)
+			if errors.Is(err, ErrNotFound) {
+				break
+			}
 			if err != nil {
-				return nil, fmt.Errorf("describe capacity reservations: %w", Classify(err))
+				return nil, fmt.Errorf("describe capacity reservations: %w", err)
 			}
 			for i := range page.CapacityReservations {
 				one := toReservation(&page.CapacityReservations[i], facts.NowUnix)
@@ -127,13 +131,13 @@ func toReservation(c *types.CapacityReservation, now int64) cluster.Reservation 
 	return out
 }
 
+// reservationQueries has a query for each term: there is no filter by id, and one unknown id fails a call for several.
 func reservationQueries(terms []cluster.SelectorTerm) []*ec2.DescribeCapacityReservationsInput {
 	active := filter("state", "active")
-	var ids []string
 	var out []*ec2.DescribeCapacityReservationsInput
 	for _, t := range terms {
 		if t.ID != "" {
-			ids = append(ids, t.ID)
+			out = append(out, &ec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{t.ID}, Filters: []types.Filter{active}})
 			continue
 		}
 		filters := append(tagFilters(t.Tags), active)
@@ -144,9 +148,6 @@ func reservationQueries(terms []cluster.SelectorTerm) []*ec2.DescribeCapacityRes
 			filters = append(filters, filter("instance-match-criteria", t.InstanceMatchCriteria))
 		}
 		out = append(out, &ec2.DescribeCapacityReservationsInput{Filters: filters})
-	}
-	if len(ids) > 0 {
-		out = append(out, &ec2.DescribeCapacityReservationsInput{CapacityReservationIds: ids, Filters: []types.Filter{active}})
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -162,23 +163,114 @@ func usdPerHour(p plan.Plan) float64 {
 }
 
 func BenchmarkPack_RealLists(b *testing.B) {
-	types := realTypes(b)
-	for _, cpu := range []int{0, 96} {
-		for _, n := range []int{100, 1000, 5000, 8152, 97824} {
-			b.Run(fmt.Sprintf("openb-cpu/%d pods/max %d", n, cpu), func(b *testing.B) {
-				snap := cluster.Snapshot{
-					Cluster: "bench", Pods: realPods(b, "openb-default.csv", n, false), NodePools: []cluster.NodePool{quickStart(cpu)},
-					Types: map[string][]cluster.InstanceType{"default": types},
-				}
-				var p plan.Plan
-				b.ReportAllocs()
-				for b.Loop() {
-					p = packing.Pack(snap, packing.Options{})
-				}
-				b.ReportMetric(usdPerHour(p), "USD/h")
-				b.ReportMetric(float64(len(p.Claims)), "nodes")
-				b.ReportMetric(float64(len(p.Unplaced)), "unplaced")
-			})
-		}
+	for _, c := range []struct {
+		file   string
+		n      int
+		gpu    bool
+		cpu    int
+		jitter int64 // percent
+	}{
+		{"openb-default.csv", 100, false, 0, 0},
+		{"openb-default.csv", 1000, false, 0, 0},
+		{"openb-default.csv", 5000, false, 0, 0},
+		{"openb-default.csv", 8152, false, 0, 0},
+		{"openb-default.csv", 97824, false, 0, 0},
+		{"openb-default.csv", 1000, false, 96, 0},
+		{"openb-default.csv", 5000, false, 96, 0},
+		{"openb-default.csv", 8152, false, 96, 0},
+		{"openb-default.csv", 8152, false, 0, 10},
+		{"openb-default.csv", 97824, false, 0, 10},
+		{"openb-default.csv", 8152, true, -1, 0},
+		{"azure-v1-50k.csv", 10000, false, 0, 0},
+		{"azure-v1-50k.csv", 50000, false, 64, 0},
+	} {
+		b.Run(fmt.Sprintf("%s/%d pods/gpu %v/max %d CPU/jitter %d", c.file, c.n, c.gpu, c.cpu, c.jitter), func(b *testing.B) {
+			pool := quickStart(max(c.cpu, 0))
+			if c.cpu < 0 {
+				pool.Template.Requirements = []cluster.Expression{{Key: cluster.LabelCapacityType, Operator: cluster.In, Values: []string{"on-demand"}},
+					{Key: "karpenter.k8s.aws/instance-category", Operator: cluster.NotIn, Values: []string{"t"}}}
+			}
+			snap := cluster.Snapshot{
+				Cluster: "bench", Pods: realPods(b, c.file, c.n, c.gpu), NodePools: []cluster.NodePool{pool},
+				Types: map[string][]cluster.InstanceType{"default": realTypes(b)},
+			}
+			jitter(snap.Pods, c.jitter)
+			var p plan.Plan
+			b.ReportAllocs()
+			for b.Loop() {
+				p = packing.Pack(snap, packing.Options{})
+			}
+			b.ReportMetric(usdPerHour(p), "USD/h")
+			b.ReportMetric(float64(len(p.Claims)), "nodes")
+			b.ReportMetric(float64(len(p.Unplaced)), "unplaced")
+		})
 	}
+}
+
+// jitter makes every pod a shape of its own by changing its requests by at most the given percentage.
+func jitter(pods []cluster.Pod, percent int64) {
+	if percent == 0 {
+		return
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range pods {
+		spec := *pods[i].Spec
+		spec.Requests.MilliCPU += spec.Requests.MilliCPU * (r.Int64N(2*percent*10+1) - percent*10) / 1000
+		spec.Requests.MemoryBytes += spec.Requests.MemoryBytes / 1000 * (r.Int64N(2*percent*10+1) - percent*10)
+		pods[i].Spec = &spec
+	}
+}
+
+// BenchmarkPack_KarpenterMix is the mix of Karpenter's own benchmark: five equal parts of plain pods, spread over zones, spread
+// over hosts, with affinity to their kind in a zone, and apart from their kind on hosts.
+func BenchmarkPack_KarpenterMix(b *testing.B) {
+	types := realTypes(b)
+	for _, n := range []int{500, 1000, 5000, 20000} {
+		b.Run(fmt.Sprintf("%d pods", n), func(b *testing.B) {
+			snap := cluster.Snapshot{
+				Cluster: "bench", Pods: mix(n), NodePools: []cluster.NodePool{quickStart(0)}, Types: map[string][]cluster.InstanceType{"default": types},
+			}
+			var p plan.Plan
+			b.ReportAllocs()
+			for b.Loop() {
+				p = packing.Pack(snap, packing.Options{})
+			}
+			b.ReportMetric(usdPerHour(p), "USD/h")
+			b.ReportMetric(float64(len(p.Claims)), "nodes")
+			b.ReportMetric(float64(len(p.Unplaced)), "unplaced")
+		})
+	}
+}
+
+func mix(n int) []cluster.Pod {
+	r := rand.New(rand.NewPCG(3, 4))
+	pick := func(values ...int64) int64 { return values[r.IntN(len(values))] }
+	letter := func() string { return string(rune('a' + r.IntN(7))) }
+	selector := func(key, value string) *cluster.Selector {
+		return &cluster.Selector{Expressions: []cluster.Expression{{Key: key, Operator: cluster.In, Values: []string{value}}}}
+	}
+	var out []cluster.Pod
+	for i := range n {
+		spec := &cluster.PodSpec{Requests: cluster.Resources{
+			MilliCPU: pick(100, 250, 500, 1000, 1500), MemoryBytes: pick(100, 256, 512, 1024, 2048, 4096) << 20, Pods: 1,
+		}}
+		labels := map[string]string{"my-label": letter()}
+		switch i % 5 {
+		case 1:
+			spec.Spread = []cluster.Spread{{TopologyKey: cluster.LabelZone, MaxSkew: 1, Hard: true, Selector: selector("my-label", letter())}}
+		case 2:
+			spec.Spread = []cluster.Spread{{TopologyKey: cluster.LabelHostname, MaxSkew: 1, Hard: true, Selector: selector("my-label", letter())}}
+		case 3:
+			labels = map[string]string{"my-affinity": letter()}
+			spec.Affinity = []cluster.PodTerm{{TopologyKey: cluster.LabelZone, Selector: selector("my-affinity", labels["my-affinity"])}}
+		case 4:
+			labels = map[string]string{"app": "nginx"}
+			spec.AntiAffinity = []cluster.PodTerm{{TopologyKey: cluster.LabelHostname, Selector: selector("app", "nginx")}}
+		}
+		out = append(out, cluster.Pod{
+			PodRef: cluster.PodRef{Namespace: "default", Name: fmt.Sprintf("pod-%05d", i), UID: cluster.PodUID(fmt.Sprintf("uid-%05d", i))},
+			Spec:   spec, Labels: labels, Unschedulable: true, Phase: cluster.PodPending,
+		})
+	}
+	return out
 }

@@ -129,6 +129,9 @@ func (p *pool) shortage(d *dims, requests vec, types bitset) string {
 				best, at = free, t
 			}
 		}
+		if n > best && best <= 0 && p.daemon[at][i] == 0 {
+			return fmt.Sprintf("needs %s; no allowed instance type has any", amount(d.names[i], n))
+		}
 		if n > best {
 			return fmt.Sprintf("needs %s; the largest allowed type, %s, has %s allocatable%s%s", amount(d.names[i], n),
 				p.sets.cat.types[at].Name, amount(d.names[i], max(best, 0)), p.afterDaemons(d, at, i), suspicious(i, n))

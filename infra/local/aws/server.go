@@ -26,6 +26,7 @@ type Options struct {
 	Account    string             // 123456789012 when empty
 	Host       string             // host and port that the handler is served at; names queue URLs
 	EC2        http.Handler       // may be nil
+	Lambda     http.Handler       // Lambda's Invoke call; may be nil
 	Prices     map[string]float64 // on-demand, USD per hour by instance type
 	Parameters map[string]string  // SSM parameters, Amazon's own included
 	Hooks      rpc.Hooks          // faults and call log of all services but EC2
@@ -37,7 +38,7 @@ type Deliverer interface {
 	Deliver(ctx context.Context, arn string, payload []byte, group string) error
 }
 
-// Server is every service but EC2, and the handler of all. Safe for concurrent use.
+// Server is every service but EC2 and Lambda, and the handler of all. Safe for concurrent use.
 type Server struct {
 	DynamoDB  *dynamodb.Service
 	EKS       *eks.Service
@@ -82,8 +83,10 @@ func New(o Options) *Server {
 		"ssm":       s.SSM.Handler(o.Hooks),
 		"sts":       s.STS.Handler(o.Hooks),
 	}
-	if o.EC2 != nil {
-		services["ec2"] = o.EC2
+	for name, handler := range map[string]http.Handler{"ec2": o.EC2, "lambda": o.Lambda} {
+		if handler != nil {
+			services[name] = handler
+		}
 	}
 	s.handler = Router(services)
 	return s

@@ -58,7 +58,7 @@ type world struct {
 	config sdk.Config
 }
 
-func serve(t *testing.T, o aws.Options) world {
+func serve(t testing.TB, o aws.Options) world {
 	t.Helper()
 	w := world{log: &rpc.CallLog{}, faults: &rpc.Faults{}}
 	ts := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
@@ -501,6 +501,35 @@ func TestS3_SpeaksToTheSDK(t *testing.T) {
 	require.Equal(t, "NoSuchBucket", code(t, err))
 }
 
+func TestS3_TakesChecksumsBehindTheBody(t *testing.T) {
+	t.Parallel()
+	w := serve(t, aws.Options{})
+	ts := httptest.NewTLSServer(w)
+	t.Cleanup(ts.Close)
+	config := w.config.Copy()
+	config.BaseEndpoint, config.HTTPClient = &ts.URL, ts.Client()
+	c := awss3.NewFromConfig(config) // the SDK puts them there only under TLS
+	bucket, key := sdk.String("bucket"), sdk.String("key")
+	_, err := c.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: bucket})
+	require.NoError(t, err)
+	body := strings.Repeat("0123456789", 50_000)
+	for name, reader := range map[string]io.Reader{"a body of known length": strings.NewReader(body), "a stream": io.MultiReader(strings.NewReader(body))} {
+		in := &awss3.PutObjectInput{Bucket: bucket, Key: key, Body: reader, ChecksumAlgorithm: s3types.ChecksumAlgorithmSha256, ContentEncoding: sdk.String("gzip")}
+		if name == "a stream" {
+			in.ContentLength = sdk.Int64(int64(len(body)))
+		}
+		put, err := c.PutObject(t.Context(), in)
+		require.NoError(t, err, name)
+		require.NotNil(t, put.ChecksumSHA256)
+		got, err := c.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: bucket, Key: key})
+		require.NoError(t, err)
+		read, err := io.ReadAll(got.Body)
+		require.NoError(t, err)
+		require.Equal(t, body, string(read))
+		require.Equal(t, "gzip", *got.ContentEncoding)
+	}
+}
+
 func TestS3_UnwrapsChunkedBodiesAndHoldsThemAgainstTheirTrailer(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -697,4 +726,20 @@ func TestIAM_SpeaksToTheSDK(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.DeleteInstanceProfile(t.Context(), &awsiam.DeleteInstanceProfileInput{InstanceProfileName: name})
 	require.NoError(t, err)
+}
+
+// BenchmarkSQS_OverHTTP sends, receives and deletes one message through the SDK.
+func BenchmarkSQS_OverHTTP(b *testing.B) {
+	w := serve(b, aws.Options{})
+	c := awssqs.NewFromConfig(w.config)
+	made, err := c.CreateQueue(b.Context(), &awssqs.CreateQueueInput{QueueName: sdk.String("q")})
+	require.NoError(b, err)
+	for b.Loop() {
+		_, err := c.SendMessage(b.Context(), &awssqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: sdk.String("m")})
+		require.NoError(b, err)
+		got, err := c.ReceiveMessage(b.Context(), &awssqs.ReceiveMessageInput{QueueUrl: made.QueueUrl})
+		require.NoError(b, err)
+		_, err = c.DeleteMessage(b.Context(), &awssqs.DeleteMessageInput{QueueUrl: made.QueueUrl, ReceiptHandle: got.Messages[0].ReceiptHandle})
+		require.NoError(b, err)
+	}
 }

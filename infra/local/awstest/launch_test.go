@@ -3,6 +3,7 @@ package awstest
 import (
 	"encoding/base64"
 	"fmt"
+	"sync"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -18,9 +19,16 @@ import (
 	"treadle/shared/plan"
 )
 
+var (
+	once   sync.Once
+	shared catalog.Catalog
+)
+
+// instanceTypes returns the types as class sees them. The catalogue is the same in every world, so it is read once.
 func instanceTypes(t testing.TB, w *world, class cluster.NodeClass) []cluster.InstanceType {
 	t.Helper()
-	return catalog.InstanceTypes(w.catalogue(t), class, catalog.Options{})
+	once.Do(func() { shared = w.catalogue(t) })
+	return catalog.InstanceTypes(shared, class, catalog.Options{})
 }
 
 func idsOf(all []cluster.Instance) []cluster.InstanceID {
@@ -301,4 +309,16 @@ func TestTemplate_IsWhatEC2Reads(t *testing.T) {
 	require.Contains(t, string(text), "maxPods: 29")
 	require.Equal(t, types.LaunchTemplateHttpTokensStateRequired, data.MetadataOptions.HttpTokens)
 	require.Equal(t, "nodes", *data.IamInstanceProfile.Name)
+}
+
+func TestResolve_LearnsFromADryRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.breaks(t, fault.Rule{ID: "deny", Kind: fault.Deny, Actions: []string{"RunInstances"}})
+	valid := w.class(t).Status.Conditions.Get(cluster.ConditionValidationSucceeded)
+	require.Equal(t, []string{"False", "RunInstancesAuthCheckFailed"}, []string{valid.Status, valid.Reason}, valid.Message)
+	w.ec2.Faults().Remove("deny")
+	class := w.class(t)
+	require.True(t, class.Status.Conditions.True(cluster.ConditionReady), "%+v", class.Status.Conditions)
+	require.Empty(t, w.ec2.Instances(), "nothing was launched")
 }

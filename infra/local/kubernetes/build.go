@@ -35,8 +35,11 @@ var ErrModules = errors.New("go modules cannot be downloaded")
 // Build compiles the control plane, unless it has been compiled before from the same sources by the same Go version,
 // and returns the path of the binary in the user's cache folder. It finds the sources from the working directory, which
 // lies in the checkout, and needs the go command. Builds at the same time, also by other processes, wait for the first
-// one. progress gets a line whenever something has taken seconds.
+// one. progress gets a line whenever something has taken seconds; nil: nobody is told.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
+	if progress == nil {
+		progress = io.Discard
+	}
 	source, err := findSource()
 	if err != nil {
 		return "", err
@@ -125,7 +128,7 @@ func (b builder) lock(ctx context.Context, path string) (unlock func(), err erro
 func (b builder) compile(ctx context.Context, path string) error {
 	say(b.progress, "building it, once; the result is kept in %s", b.cache)
 	// 1. What is there to do? This also downloads the modules that are missing.
-	stale, err := b.go_(ctx, nil, "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
+	stale, err := b.run(ctx, nil, "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
 	if err != nil {
 		return err
 	}
@@ -139,7 +142,7 @@ func (b builder) compile(ctx context.Context, path string) error {
 	defer os.Remove(temp.Name()) // is gone already if all went well
 	var done atomic.Int64
 	stop := b.report(&done, total)
-	_, err = b.go_(ctx, func(string) { done.Add(1) }, "build", "-v", "-o", temp.Name(), ".")
+	_, err = b.run(ctx, func(string) { done.Add(1) }, "build", "-v", "-o", temp.Name(), ".")
 	stop()
 	if err != nil {
 		return err
@@ -175,9 +178,9 @@ func (b builder) report(done *atomic.Int64, total int) (stop func()) {
 	return func() { close(quit); <-gone }
 }
 
-// go_ runs the go command in the source folder and returns its standard output. Each line of its standard error that
+// run runs the go command in the source folder and returns its standard output. Each line of its standard error that
 // is the name of a package goes to onPackage; the rest explains a failure.
-func (b builder) go_(ctx context.Context, onPackage func(string), verb string, args ...string) ([]byte, error) {
+func (b builder) run(ctx context.Context, onPackage func(string), verb string, args ...string) ([]byte, error) {
 	cmd := b.command(ctx, verb, append(buildFlags(), args...)...)
 	var out bytes.Buffer
 	cmd.Stdout = &out

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,8 +42,8 @@ type Options struct {
 	TokenWebhookURL string
 	TokenWebhookCA  []byte
 
-	// Requests a second and their burst; 0: 50 and 100 for the scheduler, which are upstream's defaults, and 200 and 400
-	// for each controller, which are far above upstream's so that tests do not wait for them.
+	// Requests a second and their burst. No rate: 50 for the scheduler, which is upstream's default, and 200 for each
+	// controller, which is far above upstream's so that tests do not wait. No burst: twice the rate.
 	SchedulerQPS    float32
 	SchedulerBurst  int
 	ControllerQPS   float32
@@ -93,6 +94,9 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 			return nil, err
 		}
 	}
+	if c.dir, err = filepath.Abs(c.dir); err != nil { // it stands in kubeconfig files and flags
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.kill())
@@ -141,20 +145,14 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.ServiceCIDR == "" {
-		o.ServiceCIDR = "10.100.0.0/16"
-	}
-	if o.SchedulerQPS == 0 {
-		o.SchedulerQPS, o.SchedulerBurst = 50, 100
-	}
-	if o.ControllerQPS == 0 {
-		o.ControllerQPS, o.ControllerBurst = 200, 400
-	}
+	o.ServiceCIDR = cmp.Or(o.ServiceCIDR, "10.100.0.0/16")
+	o.SchedulerQPS = cmp.Or(o.SchedulerQPS, 50)
+	o.SchedulerBurst = cmp.Or(o.SchedulerBurst, int(2*o.SchedulerQPS))
+	o.ControllerQPS = cmp.Or(o.ControllerQPS, 200)
+	o.ControllerBurst = cmp.Or(o.ControllerBurst, int(2*o.ControllerQPS))
+	o.NodeMonitorGrace = cmp.Or(o.NodeMonitorGrace, 50*time.Second)
 	if len(o.Controllers) == 0 {
 		o.Controllers = []string{"*"}
-	}
-	if o.NodeMonitorGrace == 0 {
-		o.NodeMonitorGrace = 50 * time.Second
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard

@@ -99,6 +99,7 @@ func register(t *testing.T, c clientset.Interface, name string) {
 	node, err := c.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, notReady, node.Spec.Taints[0].Key, "admission taints a node until it is ready")
+	node.ResourceVersion = "" // a controller may have written in between
 	now := metav1.Now()
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
@@ -153,18 +154,18 @@ func TestCluster(t *testing.T) {
 	// the cluster is stopped.
 	t.Run("behaviour", func(t *testing.T) {
 		for sentence, test := range map[string]func(*testing.T, *kubernetes.Cluster, clientset.Interface){
-			"the version is the real one":                                              sameVersion,
-			"the pods of a deployment wait for a ready node and are bound to it":       bindsPods,
-			"a job makes its pod and is done when the pod is":                          runsJob,
-			"a deleted namespace is emptied, claims included":                          deletesNamespace,
-			"a node that falls silent is tainted":                                      taintsSilentNode,
-			"the pods of a node that is gone are removed":                              removesOrphans,
-			"a disruption budget refuses an eviction":                                  refusesEviction,
-			"the token webhook says who a caller is":                                   asksWebhook,
-			"a node may change itself and no other one":                                restrictsNode,
-			"the audit log names the controller's own account, as with real ones":      auditsController,
-			"the kubeconfig file is private and lets its reader in":                    writesKubeconfig,
-			"objects of a deleted owner are collected, custom resources not forgotten": collectsGarbage,
+			"the version is the real one":                                         sameVersion,
+			"the pods of a deployment wait for a ready node and are bound to it":  bindsPods,
+			"a job makes its pod and is done when the pod is":                     runsJob,
+			"a deleted namespace is emptied, claims included":                     deletesNamespace,
+			"a node that falls silent is tainted":                                 taintsSilentNode,
+			"the pods of a node that is gone are removed":                         removesOrphans,
+			"a disruption budget refuses an eviction":                             refusesEviction,
+			"the token webhook says who a caller is":                              asksWebhook,
+			"a node may change itself and no other one":                           restrictsNode,
+			"the audit log names the controller's own account, as with real ones": auditsController,
+			"the kubeconfig file is private and lets its reader in":               writesKubeconfig,
+			"objects of a deleted owner are collected":                            collectsGarbage,
 		} {
 			t.Run(sentence, func(t *testing.T) {
 				t.Parallel()
@@ -217,6 +218,7 @@ func runsJob(t *testing.T, _ *kubernetes.Cluster, admin clientset.Interface) {
 		require.Len(t, all, 1)
 		pod = all[0]
 	})
+	pod.ResourceVersion = "" // the scheduler may have written in between
 	pod.Status.Phase = corev1.PodSucceeded
 	_, err = admin.CoreV1().Pods(name).UpdateStatus(t.Context(), &pod, metav1.UpdateOptions{})
 	require.NoError(t, err)
@@ -290,11 +292,12 @@ func refusesEviction(t *testing.T, _ *kubernetes.Cluster, admin clientset.Interf
 		pod = pods(t, admin, name)[0]
 	})
 	// A pending pod may always be evicted; only running ones are protected.
+	pod.ResourceVersion = ""
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	_, err = admin.CoreV1().Pods(name).UpdateStatus(t.Context(), &pod, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	err = admin.PolicyV1().Evictions(name).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}})
+	err = admin.PolicyV1().Evictions(name).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: name}})
 	require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
 }
 
@@ -391,7 +394,7 @@ func TestStart_TellsWhyAComponentDied(t *testing.T) {
 	t.Parallel()
 	_, err := kubernetes.Start(t.Context(), kubernetes.Options{Dir: t.TempDir(), Controllers: []string{"nonsense"}})
 	require.ErrorContains(t, err, "kube-controller-manager ended: exit status 1")
-	require.ErrorContains(t, err, `unknown controller "nonsense"`)
+	require.ErrorContains(t, err, `unknown controller \"nonsense\"`)
 }
 
 // The second half of the test runs in a copy of the test binary, which is then killed.

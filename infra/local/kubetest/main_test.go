@@ -3,11 +3,13 @@ package kubetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientgo "k8s.io/client-go/kubernetes"
@@ -30,11 +32,13 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int, err error) {
 	ctx := context.Background()
-	server, err = kubernetes.Start(ctx, kubernetes.Options{SkipScheduler: true, SkipController: true, Progress: os.Stderr})
+	server, err = kubernetes.Start(ctx, kubernetes.Options{
+		SkipScheduler: true, Controllers: []string{"serviceaccount-controller"}, Progress: os.Stderr,
+	})
 	if err != nil {
 		return 0, err
 	}
-	defer server.Stop(ctx) //nolint:errcheck // the tests are over
+	defer func() { err = errors.Join(err, stop()) }()
 	files, err := definitions()
 	if err != nil {
 		return 0, err
@@ -47,6 +51,12 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	return m.Run(), nil
+}
+
+func stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return server.Stop(ctx)
 }
 
 // definitions returns Karpenter's CustomResourceDefinitions as one file.

@@ -86,7 +86,7 @@ func TestMirror_ResumesALargeKindAndIsComplete(t *testing.T) {
 		fresh := kube.NewMirror(c, kube.Nodes)
 		require.NoError(t, fresh.Sync(ctx))
 		require.Equal(t, large(fresh.Snapshot(0)), large(m.Snapshot(0)))
-		}
+	}
 	began := time.Now()
 	require.NoError(t, m.Sync(ctx))
 	t.Logf("resumed nothing in %s", time.Since(began))

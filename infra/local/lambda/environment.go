@@ -169,39 +169,17 @@ func (e *environment) run(id string, payload []byte) Result {
 	}
 	report.Init = e.takeInit()
 
-	// 2. Hand the event over.
+	// 2. Hand the event over and wait for what comes of it.
 	e.resume()
 	e.resetPeakMemory()
 	start := time.Now()
 	inv := &invocation{id: id, payload: payload, deadline: start.Add(e.f.Timeout), answer: make(chan answer, 1), over: make(chan struct{})}
-	timeout := time.NewTimer(e.f.Timeout)
-	defer timeout.Stop()
-	defer e.armKill().Stop()
-	var got answer
-	select {
-	case e.next <- inv:
-	case <-e.exited:
-	}
+	trap := e.armKill()
+	got, memory := e.outcome(inv)
+	trap.Stop()
+	report.Duration, report.MaxMemoryBytes = time.Since(start), memory
 
-	// 3. Wait for the first of: an answer, the end of the process, the end of its time.
-	select {
-	case got = <-inv.answer:
-		report.MaxMemoryBytes = e.peakMemory()
-	case <-e.exited:
-		select {
-		case got = <-inv.answer: // it had answered before it died
-		default:
-			got = e.died(id)
-		}
-	case <-timeout.C:
-		report.MaxMemoryBytes = e.peakMemory()
-		e.kill()
-		<-e.exited
-		got = timedOut(id, e.f.Timeout)
-	}
-	report.Duration = time.Since(start)
-
-	// 4. An invocation is over only when the process asks for the next one. It must do so within its time, and mostly
+	// 3. An invocation is over only when the process asks for the next one. It must do so within its time, and mostly
 	// does so at once: waiting a moment lets the caller's next invocation find it warm.
 	moment := time.NewTimer(settle)
 	defer moment.Stop()
@@ -216,6 +194,34 @@ func (e *environment) run(id string, payload []byte) Result {
 		e.late = time.AfterFunc(time.Until(inv.deadline), e.kill)
 	}
 	return finish(report, got)
+}
+
+// outcome waits for the first of: an answer, the end of the process, the end of its time. The memory is zero if the
+// process ended before it could be asked.
+func (e *environment) outcome(inv *invocation) (got answer, memory int64) {
+	timeout := time.NewTimer(e.f.Timeout)
+	defer timeout.Stop()
+	next := e.next
+	for {
+		select {
+		case next <- inv:
+			next = nil
+		case got = <-inv.answer:
+			return got, e.peakMemory()
+		case <-e.exited:
+			select {
+			case got = <-inv.answer: // it had answered before it died
+				return got, 0
+			default:
+				return e.died(inv.id), 0
+			}
+		case <-timeout.C:
+			memory = e.peakMemory()
+			e.kill()
+			<-e.exited
+			return timedOut(inv.id, e.f.Timeout), memory
+		}
+	}
 }
 
 func (e *environment) failedInit(report Report, got answer) Result {

@@ -1,6 +1,7 @@
 package lambda_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -10,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -457,6 +460,35 @@ func TestMap_RedeliversAfterAKillInMidInvocation(t *testing.T) {
 	require.Equal(t, []string{"began", "hang", "hang"}, q.dealtWith())
 }
 
+func TestMap_LosesNothingAndKeepsTheOrderUnderKillsAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	q, s, _ := mapped(t, lambda.Function{}, lambda.EventSource{ReportBatchItemFailures: true, BatchSize: 3}, "q.fifo",
+		map[string]string{"FifoQueue": "true", "ContentBasedDeduplication": "true", "VisibilityTimeout": "1"})
+	const groups, each = 4, 25
+	kills := time.NewTicker(5 * time.Millisecond)
+	defer kills.Stop()
+	for i := range groups * each {
+		group := strconv.Itoa(i % groups)
+		q.send(t, group+"-"+strconv.Itoa(i/groups), group)
+		<-kills.C
+		s.Kill("fn")
+	}
+	require.Eventually(t, func() bool { return q.left(t) == 0 }, 60*time.Second, 10*time.Millisecond)
+	killed := slices.ContainsFunc(s.Reports("fn"), func(r lambda.Report) bool { return r.Error == "Runtime.ExitError" })
+	require.True(t, killed, "some invocations were cut off")
+	first := map[string][]string{}
+	for _, body := range unique(q.dealtWith()) {
+		group, n, _ := strings.Cut(body, "-")
+		first[group] = append(first[group], n)
+	}
+	require.Len(t, first, groups)
+	for group, got := range first {
+		for i := range each {
+			require.Equal(t, strconv.Itoa(i), got[i], "group %s", group)
+		}
+	}
+}
+
 func TestMap_HoldsTheMaximumConcurrencyAndCanBeDisabled(t *testing.T) {
 	t.Parallel()
 	q, s, m := mapped(t, lambda.Function{Timeout: 5 * time.Second}, lambda.EventSource{MaximumConcurrency: 2, BatchSize: 1}, "standard", map[string]string{"VisibilityTimeout": "60"})
@@ -476,14 +508,125 @@ func TestMap_HoldsTheMaximumConcurrencyAndCanBeDisabled(t *testing.T) {
 	require.ErrorIs(t, err, lambda.ErrNotFound)
 }
 
+// unique drops all but the first of equal elements.
 func unique(in []string) []string {
-	seen := map[string]bool{}
 	var out []string
 	for _, s := range in {
-		if !seen[s] {
-			seen[s] = true
+		if !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+func TestHandler_ServesInvoke(t *testing.T) {
+	t.Parallel()
+	s := start(t, lambda.Options{}, lambda.Function{})
+	for name, row := range map[string]struct {
+		path, kind, body string
+		status           int
+		want             string
+	}{
+		"an answer":                {"fn", "", `{}`, 200, `"done"`},
+		"no body is an empty one":  {"fn", "RequestResponse", ``, 200, `"done"`},
+		"an error of the function": {"fn", "", `{"do":"fail"}`, 200, `as ordered`},
+		"an event":                 {"fn", "Event", `{}`, 202, ``},
+		"a dry run":                {"fn", "DryRun", `{}`, 204, ``},
+		"no such function":         {"other", "", `{}`, 404, `Function not found`},
+		"no JSON":                  {"fn", "", `{`, 400, `parse`},
+		"an unknown kind":          {"fn", "Maybe", `{}`, 400, `Maybe`},
+		"too large a body":         {"fn", "", `"` + strings.Repeat("x", 6<<20) + `"`, 413, `too large`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/2015-03-31/functions/"+row.path+"/invocations", strings.NewReader(row.body))
+			r.Header.Set("X-Amz-Invocation-Type", row.kind)
+			rec := httptest.NewRecorder()
+			s.Handler().ServeHTTP(rec, r)
+			require.Equal(t, row.status, rec.Code)
+			require.Contains(t, rec.Body.String(), row.want)
+			require.Equal(t, strings.Contains(row.body, "fail"), rec.Header().Get("X-Amz-Function-Error") == "Unhandled")
+		})
+	}
+}
+
+// TestProcesses_DieWithTheProgram runs this test once more as a program that starts a function, and kills that.
+func TestProcesses_DieWithTheProgram(t *testing.T) {
+	const marker = "LAMBDA_TEST_PROGRAM"
+	if dir := os.Getenv(marker); dir != "" {
+		s, err := lambda.New(lambda.Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Create(lambda.Function{Name: "fn", Dir: dir, Timeout: time.Minute}))
+		result, err := s.Invoke(t.Context(), "fn", []byte(`{"do":"sleep"}`))
+		require.NoError(t, err)
+		fmt.Printf("\npid %s\n", result.Payload)
+		time.Sleep(time.Minute) // until it is killed
+		return
+	}
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestProcesses_DieWithTheProgram$")
+	cmd.Env = append(os.Environ(), marker+"="+mustBootstrap(t))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var pid string
+	for lines := bufio.NewScanner(out); pid == "" && lines.Scan(); {
+		pid, _ = strings.CutPrefix(lines.Text(), "pid ")
+		if !strings.HasPrefix(lines.Text(), "pid ") {
+			pid = ""
+		}
+	}
+	require.NotEmpty(t, pid)
+	require.True(t, exists(t, []byte(pid)))
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed, so this is an error
+	require.Eventually(t, func() bool { return ended(pid) }, 10*time.Second, 10*time.Millisecond)
+}
+
+// ended reports whether a process is gone, or dead and not waited for by whoever inherited it.
+func ended(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// BenchmarkInvoke measures an invocation of a function that does nothing.
+func BenchmarkInvoke(b *testing.B) {
+	dir, err := bootstrap()
+	require.NoError(b, err)
+	run := func(b *testing.B, before func(*lambda.Service)) {
+		s, err := lambda.New(lambda.Options{})
+		require.NoError(b, err)
+		defer s.Stop()
+		require.NoError(b, s.Create(lambda.Function{Name: "fn", Dir: dir, Timeout: time.Minute}))
+		for b.Loop() {
+			before(s)
+			_, err := s.Invoke(b.Context(), "fn", []byte(`{}`))
+			require.NoError(b, err)
+		}
+	}
+	b.Run("warm", func(b *testing.B) { run(b, func(*lambda.Service) {}) })
+	b.Run("cold", func(b *testing.B) { run(b, func(s *lambda.Service) { s.Kill("fn") }) })
+}
+
+// BenchmarkMap measures the way of a message from SendMessage to its deletion after a warm invocation.
+func BenchmarkMap(b *testing.B) {
+	dir, err := bootstrap()
+	require.NoError(b, err)
+	s, err := lambda.New(lambda.Options{})
+	require.NoError(b, err)
+	defer s.Stop()
+	require.NoError(b, s.Create(lambda.Function{Name: "fn", Dir: dir, Timeout: time.Minute, Env: map[string]string{"COUNT_FILE": os.DevNull}}))
+	q := sqs.New(sqs.Options{})
+	made, err := q.CreateQueue(b.Context(), &awssqs.CreateQueueInput{QueueName: aws.String("q")})
+	require.NoError(b, err)
+	_, err = s.Map(lambda.EventSource{Queue: q, QueueURL: *made.QueueUrl, Function: "fn"})
+	require.NoError(b, err)
+	for b.Loop() {
+		done := len(s.Reports("fn"))
+		_, err := q.SendMessage(b.Context(), &awssqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("m")})
+		require.NoError(b, err)
+		for len(s.Reports("fn")) == done {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
 }

@@ -1,6 +1,10 @@
 package stack
 
-import "time"
+import (
+	"time"
+
+	"treadle/infra/local/quickstart"
+)
 
 // function is one of Treadle's functions as it is deployed.
 type function struct {
@@ -29,3 +33,15 @@ func functions() []function {
 		{name: "install", memoryMB: 256, timeout: 120 * time.Second, concurrency: 1, admin: true},
 	}
 }
+
+// Functions returns the names of Treadle's functions.
+func Functions() []string {
+	var names []string
+	for _, f := range functions() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Quickstart returns one of the manifests that a new cluster starts with.
+func Quickstart(file string) ([]byte, error) { return quickstart.Files.ReadFile(file) }

@@ -40,8 +40,8 @@ const (
 	account = "123456789012"
 	bucket  = "treadle-" + account + "-" + region
 	version = "1.37"
-	// adminKey is the access key of whoever sits at the machine: for the AWS CLI.
-	adminKey = "AKIALOCALADMIN"
+	// AdminKey is the access key of whoever sits at the machine: for the AWS CLI.
+	AdminKey = "AKIALOCALADMIN"
 )
 
 // Options say what a stack is like. The zero value of each delay means none.
@@ -186,7 +186,7 @@ func (s *Stack) startAWS(_, _ context.Context) error {
 	})
 	s.AWS.IAM.AddRole("KarpenterNodeRole-"+s.Name, "/", "")
 	s.cleanup = append(s.cleanup, func(context.Context) error { s.AWS.Close(); return nil })
-	s.AWS.STS.Register(sts.Identity{AccessKeyID: adminKey, Secret: "local", RoleARN: role("admin")})
+	s.AWS.STS.Register(sts.Identity{AccessKeyID: AdminKey, Secret: "local", RoleARN: role("admin")})
 	mux := http.NewServeMux()
 	control := fault.Handler(s.EC2.Faults(), s.EC2.Calls(), s.EC2)
 	mux.Handle("/_fault/", http.StripPrefix("/_fault", control))

@@ -66,51 +66,68 @@ func (r *Refresher) Refresh(ctx context.Context, old catalog.Catalog, now time.T
 	if err != nil {
 		return catalog.Catalog{}, nil, err
 	}
-	ctxPrices, cancel := context.WithTimeout(ctx, pricingPatience)
-	defer cancel()
-	onDemand, lostOnDemand := r.onDemand(ctxPrices)
-	spot, lostSpot := r.spot(ctx, now)
-	fallback := map[string]int64{}
-	if lostOnDemand != nil {
-		if fallback, err = byType(priceTable); err != nil {
-			return catalog.Catalog{}, nil, err
-		}
-	}
-
+	found, lost := r.prices(ctx, now)
 	before := make(map[string]*catalog.Type, len(old.Types))
 	for i := range old.Types {
 		before[old.Types[i].Name] = &old.Types[i]
 	}
 	c = catalog.Catalog{Region: r.region, MadeUnix: now.Unix()}
 	for _, t := range all {
-		was := before[t.Name]
-		t.OnDemandMicroUSDPerHour = onDemand[t.Name]
-		if lostOnDemand != nil && was != nil {
-			t.OnDemandMicroUSDPerHour = cmp.Or(t.OnDemandMicroUSDPerHour, was.OnDemandMicroUSDPerHour)
+		if len(zones[t.Name]) == 0 {
+			continue
 		}
-		t.OnDemandMicroUSDPerHour = cmp.Or(t.OnDemandMicroUSDPerHour, fallback[t.Name])
-		for _, zone := range zones[t.Name] {
-			price := spot[place{t.Name, zone}]
-			if lostSpot != nil && price == 0 {
-				price = cmp.Or(spotOf(was, zone), t.OnDemandMicroUSDPerHour) // S-207
-			}
-			if !t.Spot {
-				price = 0
-			}
-			t.Zones = append(t.Zones, catalog.Zone{Name: zone, SpotMicroUSDPerHour: price})
-		}
-		if len(t.Zones) > 0 {
-			c.Types = append(c.Types, t)
-		}
+		found.put(&t, zones[t.Name], before[t.Name])
+		c.Types = append(c.Types, t)
 	}
 	slices.SortFunc(c.Types, func(a, b catalog.Type) int { return cmp.Compare(a.Name, b.Name) })
-	return c, errors.Join(lostOnDemand, lostSpot), nil
+	return c, lost, nil
+}
+
+// prices is what was found of prices.
+type prices struct {
+	onDemand map[string]int64
+	table    map[string]int64 // serves where Pricing was not read wholly; empty if it was
+	spot     map[place]int64
+	noSpot   bool // Spot prices were not read wholly
+}
+
+// place is an instance type in a zone.
+type place struct{ instanceType, zone string }
+
+func (r *Refresher) prices(ctx context.Context, now time.Time) (p prices, lost error) {
+	patient, cancel := context.WithTimeout(ctx, pricingPatience)
+	defer cancel()
+	var lostOnDemand, lostSpot, lostTable error
+	if p.onDemand, lostOnDemand = r.onDemand(patient); lostOnDemand != nil {
+		p.table, lostTable = byType(priceTable)
+	}
+	p.spot, lostSpot = r.spot(ctx, now)
+	p.noSpot = lostSpot != nil
+	return p, errors.Join(lostOnDemand, lostTable, lostSpot)
+}
+
+// put gives t its zones and prices. was is what the previous catalogue had, nil if nothing.
+func (p prices) put(t *catalog.Type, zones []string, was *catalog.Type) {
+	if was == nil {
+		was = &catalog.Type{}
+	}
+	t.OnDemandMicroUSDPerHour = p.onDemand[t.Name]
+	if len(p.table) > 0 {
+		t.OnDemandMicroUSDPerHour = cmp.Or(t.OnDemandMicroUSDPerHour, was.OnDemandMicroUSDPerHour, p.table[t.Name])
+	}
+	for _, zone := range zones {
+		one := catalog.Zone{Name: zone}
+		if t.Spot {
+			one.SpotMicroUSDPerHour = p.spot[place{t.Name, zone}]
+			if p.noSpot {
+				one.SpotMicroUSDPerHour = cmp.Or(one.SpotMicroUSDPerHour, spotOf(was, zone), t.OnDemandMicroUSDPerHour) // S-207
+			}
+		}
+		t.Zones = append(t.Zones, one)
+	}
 }
 
 func spotOf(t *catalog.Type, zone string) int64 {
-	if t == nil {
-		return 0
-	}
 	for _, z := range t.Zones {
 		if z.Name == zone {
 			return z.SpotMicroUSDPerHour
@@ -167,9 +184,6 @@ func (r *Refresher) zones(ctx context.Context) (map[string][]string, error) {
 	}
 	return out, nil
 }
-
-// place is an instance type in a zone.
-type place struct{ instanceType, zone string }
 
 // spot returns the current Spot prices. A start of now makes EC2 answer with the price in force in each place.
 func (r *Refresher) spot(ctx context.Context, now time.Time) (map[place]int64, error) {

@@ -15,6 +15,9 @@ import (
 // ErrLostReply, returned by a Fault, lets the call take effect and then drops the connection without an answer.
 var ErrLostReply = errors.New("lost reply")
 
+// unknownOperation is the code for an action that is not served, except in the query protocol.
+const unknownOperation = "UnknownOperationException"
+
 // Fault decides which calls fail.
 type Fault interface {
 	// Fault returns the error that the call must end with, or nil. ErrLostReply is special; any other error is sent in
@@ -105,7 +108,7 @@ func (s *Service) do(r *http.Request, name string, decode func(in any) error) (a
 	return Around(s.Hooks, Call{Service: s.Name, Action: name, AccessKeyID: keyID}, func() (any, error) {
 		action, ok := s.Actions[name]
 		if !ok {
-			return nil, Errorf("UnknownOperationException", "%s is not served here", name)
+			return nil, Errorf(unknownOperation, "%s is not served here", name)
 		}
 		in := action.input()
 		if err := decode(in); err != nil {

@@ -60,7 +60,7 @@ func REST(s Service, lower bool, routes ...Route) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		err := Errorf("UnknownOperationException", "%s %s is not served here", r.Method, r.URL.Path)
+		err := Errorf(unknownOperation, "%s %s is not served here", r.Method, r.URL.Path)
 		s.writeJSONError(w, "", err, encoder{lower: lower})
 	})
 	return mux

@@ -106,6 +106,9 @@ func writeElement(b *bytes.Buffer, name string, v reflect.Value) {
 func (s *Service) writeXMLError(w http.ResponseWriter, err error) {
 	status, queryError := s.status(err)
 	name, _, _ := strings.Cut(queryError, ";") // models name some errors otherwise than this protocol does
+	if name == unknownOperation {
+		name = "InvalidAction"
+	}
 	message, sender := err.Error(), "Sender"
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		message = api.ErrorMessage()

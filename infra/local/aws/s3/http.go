@@ -44,7 +44,8 @@ type reply func(http.ResponseWriter) error
 
 type operation func(r *http.Request, bucket, key string) (any, error)
 
-// route names the operation of a request. The action is the one that IAM knows it by, as the operation is named.
+// route names the operation of a request. IAM knows some of them by another name: ListObjectsV2 by s3:ListBucket, and
+// HeadObject by s3:GetObject.
 func (s *Service) route(method, key string) (action string, serve operation) {
 	if key == "" {
 		switch method {

@@ -1,10 +1,18 @@
 # Treadle. `make run` shows it at work on this machine, `make test` tests it; both do all set-up themselves. Go is all they need.
 
-FUNCTIONS := wake provision lifecycle sweep catalog install
-# GOARCH of the functions: this machine's for the local stack, arm64 for Lambda.
-ARCH      ?= $(shell go env GOARCH)
-GO        ?= go
-BUILD     := CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -tags lambda.norpc -ldflags "-s -w -buildid="
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+GO          ?= go
+FUNCTIONS   := wake provision lifecycle sweep catalog install
+# The functions' architecture: this machine's for the local stack, arm64 for Lambda.
+ARCH        ?= $(shell $(GO) env GOARCH)
+# One set of flags for everything, so that everything is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath -buildvcs=false
+# Shows how far a build is; errors pass through.
+PROGRESS    = awk -v what="$(1)" -f $(CURDIR)/infra/progress.awk >&2
+# Packages of the local stack that are quick to test; e2e needs the functions and takes minutes.
+LOCAL_FAST  = $$($(GO) list ./... | grep -v /e2e)
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -17,15 +25,64 @@ build: $(FUNCTIONS:%=build/%/bootstrap) build/install/crds/.done ## build the fu
 # Go knows best what is up to date, so each binary is always asked for.
 .PHONY: FORCE
 build/%/bootstrap: FORCE
-	@echo "building $*" >&2
-	@$(BUILD) -o $@ ./functions/$*
+	@GOOS=linux GOARCH=$(ARCH) $(GO) build -v -tags lambda.norpc -ldflags "-s -w -buildid=" -o $@ ./functions/$* 2>&1 | $(call PROGRESS,building $*)
 
 # Karpenter's CustomResourceDefinitions are taken from its modules; they are not kept here.
 build/install/crds/.done: infra/karpenter/go.mod infra/karpenter/go.sum infra/karpenter/main.go
 	@echo "fetching Karpenter's CustomResourceDefinitions" >&2
-	@cd infra/karpenter && $(GO) run . -out ../../build/install/crds
+	@cd infra/karpenter && $(GO) run . -out ../../build/install/crds >/dev/null
 	@touch $@
 
+build/local-run: FORCE
+	@cd infra/local && $(GO) build -v -o ../../$@ ./run 2>&1 | $(call PROGRESS,building the local stack)
+
 .PHONY: run
-run: build ## start the local stack, run a workload, go back to zero nodes (ONCE=1: then stop; WORKLOAD=file.yaml: your own)
-	@cd infra/local && $(GO) run ./run -build ../../build $(if $(ONCE),-once) $(if $(WORKLOAD),-workload $(abspath $(WORKLOAD)))
+run: build build/local-run ## start the local stack, run a workload, go back to zero nodes (ONCE=1: then stop; WORKLOAD=file.yaml: your own)
+	@cd infra/local && exec ../../build/local-run -build ../../build $(if $(ONCE),-once) $(if $(WORKLOAD),-workload $(abspath $(WORKLOAD))) $(ARGS)
+
+.PHONY: test test-product test-local test-e2e
+test: test-product test-local test-e2e ## run all tests, end-to-end included
+
+test-product: build
+	@$(GO) build -v ./shared/... ./functions/... ./events/... 2>&1 | $(call PROGRESS,compiling the product)
+	$(GO) test ./...
+	cd infra/karpenter && $(GO) test ./...
+
+test-local: build
+	@cd infra/local && $(GO) build -v ./... 2>&1 | $(call PROGRESS,compiling the local stack)
+	cd infra/local && $(GO) test $(LOCAL_FAST)
+
+test-e2e: build
+	cd infra/local && $(GO) test -v -count=1 -timeout 40m ./e2e
+
+.PHONY: check lint tidy generate vulnerabilities race
+check: lint tidy generate race ## everything that the tests do not say
+
+lint: ## vet and golangci-lint, for each module
+	$(GO) vet ./...
+	cd infra/local && $(GO) vet ./...
+	@cd infra/tools && $(GO) build -v -o ../../build/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 2>&1 | $(call PROGRESS,building golangci-lint)
+	build/golangci-lint run ./...
+
+tidy: ## go.mod and go.sum hold what is needed and no more
+	@for module in . infra/local infra/local/controlplane infra/karpenter infra/tools; do \
+		echo "go mod tidy -diff in $$module"; (cd $$module && $(GO) mod tidy -diff); done
+
+generate: ## generated files are up to date
+	cd infra/local && $(GO) generate ./...
+	git diff --exit-code
+
+race: ## the product's tests under the race detector, in random order
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
+
+vulnerabilities: ## govulncheck; needs its database's host
+	cd infra/tools && $(GO) build -o ../../build/govulncheck golang.org/x/vuln/cmd/govulncheck
+	build/govulncheck ./...
+
+.PHONY: bench
+bench: ## speed and memory of the hot paths
+	$(GO) test -run '^$$' -bench . -benchmem ./shared/...
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -96,7 +97,7 @@ func (h *Handler) Handle(ctx context.Context, e Event) (Summary, error) {
 }
 
 // install is in an order in which a webhook never carries a token that is not known yet, and no function is woken for a cluster
-// that cannot be reached. While the webhook is changed over, the old token is good as well.
+// that cannot be reached. While the webhook is changed over, the old tokens are good as well.
 func (h *Handler) install(ctx context.Context, api API, c store.Cluster, e Event) error {
 	if err := h.definitions(ctx, api); err != nil {
 		return err
@@ -115,9 +116,8 @@ func (h *Handler) install(ctx context.Context, api API, c store.Cluster, e Event
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if err == nil && len(old.WebhookTokenSHA256) > 0 {
-		both.WebhookTokenSHA256 = append([]string{c.WebhookTokenSHA256[0]}, old.WebhookTokenSHA256[0])
-	}
+	// All of them: where an installation was stopped half-way, any may be the one that the webhook carries.
+	both.WebhookTokenSHA256 = slices.Concat(c.WebhookTokenSHA256, old.WebhookTokenSHA256)
 	if err := h.Registry.PutCluster(ctx, both); err != nil {
 		return err
 	}

@@ -16,9 +16,12 @@ import (
 // resolveEvery is how long what a class selects is trusted (L-102): subnets fill, images are rolled.
 const resolveEvery = time.Minute
 
+// resolution is what a class was resolved to. It holds more than the API's copy does: free addresses and what is left of
+// reservations.
 type resolution struct {
 	generation int64
 	at         time.Time
+	status     cluster.NodeClassStatus
 }
 
 // conditions brings the status of classes and pools up to date, in the cluster and in snap. A class that could not be resolved,
@@ -58,7 +61,8 @@ func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot,
 	}
 	now := h.Now()
 	last := site.resolved[class.Name]
-	if last.generation == class.Generation && now.Before(last.at.Add(resolveEvery)) && class.Status.Conditions.True(cluster.ConditionReady) {
+	if last.generation == class.Generation && now.Before(last.at.Add(resolveEvery)) && last.status.Conditions.True(cluster.ConditionReady) {
+		class.Status = last.status
 		h.addresses(site, class)
 		return nil
 	}
@@ -76,9 +80,8 @@ func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot,
 	if site.resolved == nil {
 		site.resolved = map[string]resolution{}
 	}
-	site.resolved[class.Name] = resolution{class.Generation, now}
-	// What was booked against older counts is in the counts by now.
-	site.Addresses = nil
+	site.resolved[class.Name] = resolution{class.Generation, now, status}
+	site.Addresses = nil // what was booked against older counts is in the counts by now
 	h.addresses(site, class)
 	return nil
 }

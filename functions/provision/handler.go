@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"treadle/shared/apply"
@@ -123,14 +124,28 @@ func (h *Handler) Provision(ctx context.Context, w notice.Wake) error {
 	defer release()
 	for range rounds {
 		again, err := h.round(ctx, site)
-		if errors.Is(err, plan.ErrThrottled) {
+		switch {
+		case errors.Is(err, plan.ErrThrottled):
 			return h.put(ctx, w, "EC2 throttles")
+		case errors.Is(err, errUndecided):
+			return h.put(ctx, w, err.Error())
 		}
 		if err != nil || !again {
 			return err
 		}
 	}
 	return h.put(ctx, w, "capacity is still being refused")
+}
+
+// errUndecided says that pods wait for a class of which EC2 cannot say yet whether it will do: a fresh instance profile takes
+// seconds to be seen.
+var errUndecided = errors.New("a nodeclass is not known to be ready yet")
+
+// undecided reports whether pods are unplaced while a class may become ready by itself any moment.
+func undecided(snap *cluster.Snapshot, p plan.Plan) bool {
+	return len(p.Unplaced) > 0 && slices.ContainsFunc(snap.NodeClasses, func(c cluster.NodeClass) bool {
+		return c.Status.Conditions.Get(cluster.ConditionReady).Status == "Unknown"
+	})
 }
 
 // put asks for another look and acknowledges this one: what has to wait is no failure, and must not count as one.
@@ -165,6 +180,9 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	h.Log.InfoContext(ctx, "plan applied", "cluster", site.Name, "plan_id", p.ID, "placed", len(p.Placed), "claims", len(p.Claims),
 		"unplaced", len(p.Unplaced), "refused", out.refused, "dur_ms", h.Now().Sub(start).Milliseconds())
 	h.launched(ctx, site, out.claims)
+	if err == nil && out.refused == 0 && undecided(&snap, p) {
+		err = errUndecided
+	}
 	return out.refused > 0, err
 }
 

@@ -42,6 +42,8 @@ type outcome struct {
 	claims  int  // written
 	refused int  // by EC2
 	ended   bool // the claims of a call have instances now, or are gone
+	// instances are those that a call launched.
+	instances []cluster.Instance
 }
 
 // launch turns the claims of a plan into NodeClaims and instances. Trouble of one group does not hold up the others, except for a
@@ -98,6 +100,7 @@ func (h *Handler) launchGroup(ctx context.Context, site *Site, snap *cluster.Sna
 		return 0, outcome{claims: len(made)}, err // those that were written are launched by the next look
 	}
 	out, err = h.call(ctx, site, snap, plan.Groups(made)[0])
+	ready.Settle(site.Addresses, out.instances)
 	out.claims = len(made)
 	return len(claims), out, err
 }
@@ -110,20 +113,20 @@ func (h *Handler) call(ctx context.Context, site *Site, snap *cluster.Snapshot, 
 		class = &cluster.NodeClass{Name: group.Claims[0].NodeClass} // gone since; the launch may have been made all the same
 	}
 	launcher := apply.Launcher{Cluster: site.Name, Kube: site.Kube, Fleet: site.Fleet, Log: h.Log, Now: h.Now}
-	refusals, err := launcher.Launch(ctx, apply.Order{
+	res, err := launcher.Launch(ctx, apply.Order{
 		Group:           group,
 		Tags:            fleet.Tags(site.Name, group.Claims[0].NodePool(), *class),
 		Context:         class.Spec.Context,
 		InstanceProfile: class.Status.InstanceProfile,
 		Type:            typeNamed(snap.Types[class.Name]),
 	})
-	site.Refusals.Add(h.Now(), group.Launch, refusals)
-	h.Counter.Count("OfferingsRefused", "provision", site.Name, len(refusals))
-	for _, r := range refusals {
+	site.Refusals.Add(h.Now(), group.Launch, res.Refusals)
+	h.Counter.Count("OfferingsRefused", "provision", site.Name, len(res.Refusals))
+	for _, r := range res.Refusals {
 		h.Log.WarnContext(ctx, "offering refused", "cluster", site.Name, "instance_type", r.InstanceType, "zone", r.Zone,
 			"capacity_type", r.CapacityType, "reason", r.Code)
 	}
-	out := outcome{refused: len(refusals), ended: err == nil}
+	out := outcome{refused: len(res.Refusals), ended: err == nil, instances: res.Instances}
 	switch {
 	case errors.Is(err, plan.ErrNotFound), errors.Is(err, plan.ErrMismatch):
 		for _, c := range group.Launch.Configs {

@@ -50,23 +50,23 @@ const unknownOutcomeTries = 3
 // instance was given; where none was, Launched=False, an Event, a deletion, and the finalizer gone. Claims that have their
 // instance already are left alone, so finishing an interrupted launch is the same as making it.
 //
-// It returns what EC2 refused. Errors: plan.ErrThrottled and those of an unknown outcome mean that the claims stand and the launch
+// It returns what EC2 answered. Errors: plan.ErrThrottled and those of an unknown outcome mean that the claims stand and the launch
 // has to be repeated. Others are in the claims too.
-func (l *Launcher) Launch(ctx context.Context, o Order) ([]plan.Refusal, error) {
+func (l *Launcher) Launch(ctx context.Context, o Order) (plan.Result, error) {
 	log := l.Log.With("cluster", l.Cluster, "group", o.Launch.Group, "nodepool", o.Claims[0].NodePool())
 	log.InfoContext(ctx, "launching instances", "count", len(o.Claims), "capacity_type", o.Launch.CapacityType, "client_token", o.Token)
 	res, err := l.call(ctx, o)
 	log.InfoContext(ctx, "instances launched", "count", len(res.Instances), "refusals", len(res.Refusals), "error", text(err))
 	switch {
 	case err == nil, errors.Is(err, plan.ErrNoCapacity), errors.Is(err, plan.ErrQuota):
-		return res.Refusals, l.record(ctx, o, res)
+		return res, l.record(ctx, o, res)
 	case errors.Is(err, plan.ErrNotFound), errors.Is(err, plan.ErrMismatch):
 		// The request can never succeed again: fail its claims, so that the next plan makes a fresh one.
-		return res.Refusals, errors.Join(err, l.fail(ctx, o.Open(), "LaunchFailed", err.Error()))
+		return res, errors.Join(err, l.fail(ctx, o.Open(), "LaunchFailed", err.Error()))
 	case errors.Is(err, plan.ErrDenied), errors.Is(err, plan.ErrInvalid):
-		return res.Refusals, errors.Join(err, l.explain(ctx, o.Open(), err))
+		return res, errors.Join(err, l.explain(ctx, o.Open(), err))
 	default:
-		return res.Refusals, err
+		return res, err
 	}
 }
 

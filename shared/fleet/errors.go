@@ -15,7 +15,7 @@ func errorOf(k plan.RefusalKind) error {
 	switch k {
 	case plan.RefusedCapacity, plan.RefusedAddresses:
 		return plan.ErrNoCapacity
-	case plan.RefusedQuota:
+	case plan.RefusedQuota, plan.RefusedTypeQuota:
 		return plan.ErrQuota
 	case plan.RefusedConfiguration:
 		return plan.ErrInvalid
@@ -46,9 +46,9 @@ var codes = map[string]plan.RefusalKind{
 	"UnfulfillableCapacity":                plan.RefusedCapacity,
 	"Unsupported":                          plan.RefusedCapacity, // the type is not offered in the zone
 
-	"InstanceLimitExceeded":         plan.RefusedQuota,
+	"InstanceLimitExceeded":         plan.RefusedTypeQuota,
 	"MaxSpotInstanceCountExceeded":  plan.RefusedQuota,
-	"VcpuLimitExceeded":             plan.RefusedQuota,
+	"VcpuLimitExceeded":             plan.RefusedTypeQuota,
 	"MaxFleetCountExceeded":         plan.RefusedQuota,
 	"VolumeLimitExceeded":           plan.RefusedQuota,
 	"MaxIOPSLimitExceeded":          plan.RefusedQuota,

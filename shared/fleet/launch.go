@@ -168,7 +168,7 @@ func chosen(t *types.LaunchTemplateAndOverridesResponse, l plan.Launch) plan.Ove
 //
 //nolint:gochecknoglobals // a table
 var severity = []plan.RefusalKind{
-	plan.RefusedThrottled, plan.RefusedAddresses, plan.RefusedCapacity, plan.RefusedQuota, plan.RefusedGone,
+	plan.RefusedThrottled, plan.RefusedAddresses, plan.RefusedCapacity, plan.RefusedQuota, plan.RefusedTypeQuota, plan.RefusedGone,
 	plan.RefusedMismatch, "", plan.RefusedConfiguration, plan.RefusedDenied,
 }
 

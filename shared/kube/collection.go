@@ -419,7 +419,7 @@ func readJSONList(r io.Reader, each func(item []byte) error) (listMeta, error) {
 			return m, noEOF(err)
 		}
 	}
-	return m, nil
+	return m, expect(dec, json.Delim('}'))
 }
 
 func decodeJSONListMeta(dec *json.Decoder, m *listMeta) (err error) {

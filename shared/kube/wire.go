@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 )
 
@@ -186,69 +187,78 @@ func readProtoList(r io.Reader, each func(item []byte) error) (listMeta, error) 
 	in := bufio.NewReaderSize(r, 64<<10)
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, head); err != nil {
-		return listMeta{}, fmt.Errorf("read magic: %w", err)
+		return listMeta{}, fmt.Errorf("read magic: %w", noEOF(err))
 	}
 	if !bytes.Equal(head, magic) {
 		return listMeta{}, errMalformed
 	}
+	var meta listMeta
+	for {
+		number, size, err := readHead(in)
+		if errors.Is(err, io.EOF) {
+			return meta, nil
+		}
+		if err == nil && number == 2 {
+			meta, err = readProtoItems(in, size, each)
+		} else if err == nil {
+			_, err = io.CopyN(io.Discard, in, size)
+		}
+		if err != nil {
+			return meta, noEOF(err)
+		}
+	}
+}
+
+// readProtoItems reads the object of a LIST, which is the next size bytes.
+func readProtoItems(r io.Reader, size int64, each func(item []byte) error) (listMeta, error) {
+	limited := &io.LimitedReader{R: r, N: size}
+	in := bufio.NewReaderSize(limited, 64<<10)
 	var (
 		meta listMeta
 		buf  []byte
-		// inside counts down the bytes of the object while it is being read; outside, the envelope's fields are skipped.
-		inside int64
 	)
 	for {
-		counted := &countingReader{in: in}
-		tag, err := binary.ReadUvarint(counted)
-		if errors.Is(err, io.EOF) && counted.n == 0 && inside == 0 {
+		number, size, err := readHead(in)
+		if errors.Is(err, io.EOF) && limited.N == 0 {
 			return meta, nil
 		}
 		if err != nil {
-			return meta, fmt.Errorf("read list: %w", noEOF(err))
-		}
-		if tag&7 == wireVarint {
-			if _, err := binary.ReadUvarint(counted); err != nil {
-				return meta, fmt.Errorf("read list: %w", noEOF(err))
-			}
-			inside = max(0, inside-counted.n)
-			continue
-		}
-		if tag&7 != wireBytes {
-			return meta, errMalformed
-		}
-		size, err := binary.ReadUvarint(counted)
-		if err != nil {
-			return meta, fmt.Errorf("read list: %w", noEOF(err))
-		}
-		if inside == 0 && tag>>3 == 2 {
-			inside = int64(size)
-			continue
+			return meta, noEOF(err)
 		}
 		if size > maxItem {
 			return meta, errMalformed
 		}
 		buf = grow(buf, int(size))
 		if _, err := io.ReadFull(in, buf); err != nil {
-			return meta, fmt.Errorf("read list: %w", noEOF(err))
+			return meta, noEOF(err)
 		}
-		if inside == 0 {
-			continue
-		}
-		inside -= counted.n + int64(size)
-		if inside < 0 {
-			return meta, errMalformed
-		}
-		switch tag >> 3 {
+		switch number {
 		case 1:
-			if meta, err = decodeListMeta(buf); err != nil {
-				return meta, err
-			}
+			meta, err = decodeListMeta(buf)
 		case 2:
-			if err := each(buf); err != nil {
-				return meta, err
-			}
+			err = each(buf)
+		}
+		if err != nil {
+			return meta, err
 		}
 	}
+}
+
+// readHead reads the number and the size of the next field of a message in which every field has a length. io.EOF: there is
+// none.
+func readHead(in *bufio.Reader) (number int, size int64, err error) {
+	tag, err := binary.ReadUvarint(in)
+	if err != nil {
+		return 0, 0, err
+	}
+	if tag&7 != wireBytes {
+		return 0, 0, errMalformed
+	}
+	n, err := binary.ReadUvarint(in)
+	if err == nil && n > math.MaxInt64 {
+		err = errMalformed
+	}
+	return int(tag >> 3), int64(n), noEOF(err)
 }
 
 func decodeListMeta(msg []byte) (listMeta, error) {
@@ -263,19 +273,6 @@ func decodeListMeta(msg []byte) (listMeta, error) {
 		return err
 	})
 	return m, err
-}
-
-type countingReader struct {
-	in *bufio.Reader
-	n  int64
-}
-
-func (c *countingReader) ReadByte() (byte, error) {
-	b, err := c.in.ReadByte()
-	if err == nil {
-		c.n++
-	}
-	return b, err
 }
 
 // noEOF turns an end in the middle of something into what it is.

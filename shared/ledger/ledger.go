@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -18,13 +19,33 @@ const (
 type Ledger struct {
 	mu        sync.Mutex
 	offerings map[offering]entry
-	types     map[cluster.CapacityType]time.Time // whole capacity types, by the end of their refusal
+	quotas    map[quota]time.Time // by the end of their refusal
 	subnets   map[string]time.Time
 }
 
 type offering struct {
 	instanceType, place string
 	capacityType        cluster.CapacityType
+}
+
+// quota is what EC2 counts against one limit: all of a capacity type where class is empty, else a class of instance types.
+type quota struct {
+	capacityType cluster.CapacityType
+	class        string
+}
+
+// quotaClass returns the class of types that EC2's vCPU limits count an instance type to.
+func quotaClass(instanceType string) string {
+	family, _, _ := strings.Cut(instanceType, ".")
+	letters := family[:len(family)-len(strings.TrimLeft(family, "abcdefghijklmnopqrstuvwxyz"))]
+	switch letters {
+	case "a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z":
+		return "standard"
+	case "g", "gr", "vt":
+		return "g and vt"
+	default:
+		return letters
+	}
 }
 
 type entry struct {
@@ -40,10 +61,13 @@ func (l *Ledger) Add(now time.Time, launch plan.Launch, refusals []plan.Refusal)
 	for _, r := range refusals {
 		switch r.Kind {
 		case plan.RefusedQuota:
-			if l.types == nil {
-				l.types = map[cluster.CapacityType]time.Time{}
+			l.exhaust(now, quota{capacityType: launch.CapacityType})
+		case plan.RefusedTypeQuota:
+			if r.InstanceType == "" {
+				l.exhaust(now, quota{capacityType: launch.CapacityType})
+				continue
 			}
-			l.types[launch.CapacityType] = now.Add(quotaMemory)
+			l.exhaust(now, quota{launch.CapacityType, quotaClass(r.InstanceType)})
 		case plan.RefusedAddresses:
 			if l.subnets == nil {
 				l.subnets = map[string]time.Time{}
@@ -61,6 +85,13 @@ func (l *Ledger) Add(now time.Time, launch plan.Launch, refusals []plan.Refusal)
 			}
 		}
 	}
+}
+
+func (l *Ledger) exhaust(now time.Time, q quota) {
+	if l.quotas == nil {
+		l.quotas = map[quota]time.Time{}
+	}
+	l.quotas[q] = now.Add(quotaMemory)
 }
 
 // refuse remembers an offering, twice as long as the last time if that is no longer ago than it was long.
@@ -84,7 +115,9 @@ func (l *Ledger) refuse(now time.Time, o offering) {
 func (l *Ledger) Refused(now time.Time, instanceType, place string, capacityType cluster.CapacityType) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return now.Before(l.types[capacityType]) || now.Before(l.offerings[offering{instanceType, place, capacityType}].until)
+	return now.Before(l.quotas[quota{capacityType: capacityType}]) ||
+		now.Before(l.quotas[quota{capacityType, quotaClass(instanceType)}]) ||
+		now.Before(l.offerings[offering{instanceType, place, capacityType}].until)
 }
 
 // Full reports whether a subnet lately had no free address.

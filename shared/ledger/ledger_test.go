@@ -51,6 +51,12 @@ func TestLedger_KindsOfRefusals(t *testing.T) {
 		"a quota counts against its whole capacity type": {
 			refusal: plan.Refusal{InstanceType: "m5.large", Zone: "a", Kind: plan.RefusedQuota}, m5a: true, c5b: true,
 		},
+		"a quota on types counts against types of that class": {
+			refusal: plan.Refusal{InstanceType: "m5.large", Zone: "a", Kind: plan.RefusedTypeQuota}, m5a: true, c5b: true,
+		},
+		"a quota on GPU types says nothing about others": {
+			refusal: plan.Refusal{InstanceType: "g5.xlarge", Zone: "a", Kind: plan.RefusedTypeQuota},
+		},
 		"a full subnet is no news about types": {
 			refusal: plan.Refusal{InstanceType: "m5.large", Zone: "a", SubnetID: "s-a", Kind: plan.RefusedAddresses}, full: true,
 		},

@@ -58,12 +58,6 @@ func newCatalog(d *dims, types []cluster.InstanceType) *catalog {
 	return c
 }
 
-// find returns the number of the type with the given name, which must exist.
-func (c *catalog) find(name string) int {
-	i, _ := slices.BinarySearchFunc(c.types, name, func(t ctype, name string) int { return cmp.Compare(t.Name, name) })
-	return i
-}
-
 func compareOffers(a, b offer) int {
 	return cmp.Or(
 		cmp.Compare(a.Zone, b.Zone),

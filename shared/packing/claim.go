@@ -1,91 +1,156 @@
 package packing
 
 import (
-	"cmp"
-	"fmt"
+	"encoding/binary"
 	"slices"
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )
 
-// options returns the offerings that a bin may be launched as, in the order of their prices (L-007 to L-016).
-func (k *packer) options(b *bin) []plan.Option {
-	pool := &k.pools[b.pool]
-	set := &pool.sets.all[b.set]
-	types := pool.holders(b)
-	if !hasMinValues(set.reqs) {
-		types = withoutExotic(pool.sets.cat, types)
-	}
-	var all []plan.Option
-	for t := range types.all {
-		ct := &pool.sets.cat.types[t]
-		for i := ct.first; i < ct.last; i++ {
-			if o := &pool.sets.cat.offers[i]; set.offers.has(i) {
-				all = append(all, plan.Option{
-					InstanceType: ct.Name, Zone: o.Zone, CapacityType: o.CapacityType,
-					PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID,
-				})
+// options returns the offerings that a bin may be launched as, in the order of their prices (L-007 to L-016): those of the
+// first capacity type that has any (L-016), of types that are not exotic if there are such (L-011), and no spot offering that
+// is dearer than on demand (L-012). The last two do not hold where the user asked for a number of values (S-099).
+func (k *packer) options(b *bin) []int32 {
+	p := &k.pools[b.pool]
+	ranked := p.sets.ranked(b.set)
+	picky := hasMinValues(p.sets.all[b.set].reqs)
+	holds := p.holder(b)
+	exotic := picky || p.onlyExotic(ranked, holds)
+	take := func(t int32) bool { return (exotic || !p.sets.cat.types[t].exotic) && holds(t) }
+	dearest := int64(unlimited)
+	if !picky {
+		for _, i := range ranked[rank(cluster.OnDemand)] {
+			if o := &p.sets.cat.offers[i]; take(o.typ) {
+				dearest = o.PriceMicroUSDPerHour
+				break
 			}
 		}
 	}
-	chosen := oneCapacityType(all, hasMinValues(set.reqs))
-	slices.SortFunc(chosen, func(a, b plan.Option) int {
-		return cmp.Or(
-			cmp.Compare(a.PriceMicroUSDPerHour, b.PriceMicroUSDPerHour),
-			cmp.Compare(a.InstanceType, b.InstanceType),
-			cmp.Compare(a.Zone, b.Zone),
-			cmp.Compare(a.ReservationID, b.ReservationID),
-		)
-	})
-	return pool.cut(set.reqs, chosen)
+	for r, offers := range ranked {
+		limit := int64(unlimited)
+		if r == rank(cluster.Spot) {
+			limit = dearest
+		}
+		if out := p.choose(b.set, offers, take, limit, picky); len(out) > 0 {
+			return out
+		}
+	}
+	return nil
 }
 
-// cut keeps the first MaxOptions options. Where the pool asks for a number of values it keeps the cheapest option of each
-// value that is still needed instead of the last ones (S-098).
-func (p *pool) cut(reqs cluster.Requirements, options []plan.Option) []plan.Option {
-	if len(options) <= plan.MaxOptions {
-		return options
+// choose returns the first MaxOptions of the offers that are taken and cost no more than limit. Where the pool asks for a
+// number of values, the cheapest offering of each value that is still needed goes before others (S-098).
+func (p *pool) choose(set int32, offers []int32, take func(t int32) bool, limit int64, picky bool) []int32 {
+	cat := p.sets.cat
+	var out []int32
+	for _, i := range offers {
+		if cat.offers[i].PriceMicroUSDPerHour > limit || len(out) == plan.MaxOptions && !picky {
+			break
+		}
+		if take(cat.offers[i].typ) {
+			out = append(out, i)
+		}
 	}
-	keep := make([]bool, len(options))
-	kept := 0
-	for _, r := range reqs {
-		seen := map[string]bool{}
-		for i := range options {
-			value := p.valueOf(&options[i], r.Key)
-			if len(seen) >= r.MinValues || kept >= plan.MaxOptions || value == "" || seen[value] {
-				continue
+	if len(out) <= plan.MaxOptions {
+		return out
+	}
+	return p.cut(p.sets.all[set].reqs, out)
+}
+
+// holder returns a test for the types that hold all pods of a bin. In a pool with limits they must be no larger than the
+// target in what is limited, so that flexibility does not eat the limit. Each type is looked at once.
+func (p *pool) holder(b *bin) func(t int32) bool {
+	cat := p.sets.cat
+	limited, target := p.limited(), cat.types[b.typ].capacity
+	known := p.sets.scratch
+	clear(known)
+	return func(t int32) bool {
+		if known[t] == 0 {
+			known[t] = 1
+			if b.sum.fits(p.free[t]) && (!limited || p.noLarger(cat.types[t].capacity, target)) {
+				known[t] = 2
 			}
-			seen[value] = true
-			if !keep[i] {
-				keep[i] = true
-				kept++
+		}
+		return known[t] == 2
+	}
+}
+
+// onlyExotic reports whether no type but exotic ones holds the bin.
+func (p *pool) onlyExotic(ranked [][]int32, holds func(t int32) bool) bool {
+	for _, offers := range ranked {
+		for _, i := range offers {
+			if t := p.sets.cat.offers[i].typ; !p.sets.cat.types[t].exotic && holds(t) {
+				return false
 			}
 		}
 	}
-	out := make([]plan.Option, 0, plan.MaxOptions)
-	for i := range options {
-		if !keep[i] && kept < plan.MaxOptions {
+	return true
+}
+
+func (p *pool) noLarger(capacity, target vec) bool {
+	for i, n := range capacity {
+		if p.left[i] != unlimited && n > target[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// largest returns the largest amount of each resource among the types of the options, which is what a claim counts against
+// the limits until it is launched (S-052).
+func (p *pool) largest(options []int32) vec {
+	cat := p.sets.cat
+	most := slices.Clone(cat.types[cat.offers[options[0]].typ].capacity)
+	for _, i := range options[1:] {
+		most.maxWith(cat.types[cat.offers[i].typ].capacity)
+	}
+	return most
+}
+
+// cut keeps MaxOptions of the options, the cheapest of each value that is needed first.
+func (p *pool) cut(reqs cluster.Requirements, options []int32) []int32 {
+	keep := make([]bool, len(options))
+	kept := 0
+	mark := func(i int) {
+		if !keep[i] {
 			keep[i] = true
 			kept++
 		}
+	}
+	for _, r := range reqs {
+		seen := map[string]bool{}
+		for i, o := range options {
+			if len(seen) >= r.MinValues || kept >= plan.MaxOptions {
+				break
+			}
+			if value := p.valueOf(o, r.Key); value != "" && !seen[value] {
+				seen[value] = true
+				mark(i)
+			}
+		}
+	}
+	out := make([]int32, 0, plan.MaxOptions)
+	for i, o := range options {
+		if kept < plan.MaxOptions {
+			mark(i)
+		}
 		if keep[i] {
-			out = append(out, options[i])
+			out = append(out, o)
 		}
 	}
 	return out
 }
 
-// valueOf returns the value that a label of the node will have if the option is launched, "" if it will lack it.
-func (p *pool) valueOf(o *plan.Option, key string) string {
+// valueOf returns the value that a label of the node will have if the offering is launched, "" if it will lack it.
+func (p *pool) valueOf(i int32, key string) string {
+	o := &p.sets.cat.offers[i]
 	switch key {
-	case cluster.LabelZone:
-		return o.Zone
-	case cluster.LabelCapacityType:
-		return string(o.CapacityType)
+	case cluster.LabelZone, cluster.LabelZoneID, cluster.LabelCapacityType:
+		return o.label(key)
 	case cluster.LabelInstanceType:
-		return o.InstanceType
+		return p.sets.cat.types[o.typ].Name
 	}
-	return p.sets.cat.types[p.sets.cat.find(o.InstanceType)].Labels[key]
+	return p.sets.cat.types[o.typ].Labels[key]
 }
 
 // lacking returns the first requirement of which the types expose fewer values than the pool asks for, and how many (S-092).
@@ -141,79 +206,6 @@ func (p *pool) diverse(set int32, requests vec) bool {
 	return !lacking
 }
 
-// holders returns the types that can be had for b and hold all its pods. In a pool with limits they are no larger than the
-// target in what is limited, so that flexibility does not eat the limit.
-func (p *pool) holders(b *bin) bitset {
-	cat := p.sets.cat
-	out := newBitset(len(cat.types))
-	target := cat.types[b.typ].capacity
-	for t := range p.sets.all[b.set].has.all {
-		if b.sum.fits(p.free[t]) && (!p.limited() || p.noLarger(cat.types[t].capacity, target)) {
-			out.add(t)
-		}
-	}
-	return out
-}
-
-func (p *pool) noLarger(capacity, target vec) bool {
-	for i, n := range capacity {
-		if p.left[i] != unlimited && n > target[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// largest returns the largest amount of each resource among the types of the options, which is what a claim counts against
-// the limits until it is launched (S-052).
-func (p *pool) largest(options []plan.Option) vec {
-	cat := p.sets.cat
-	var most vec
-	for i := range options {
-		t := cat.find(options[i].InstanceType)
-		if most == nil {
-			most = slices.Clone(cat.types[t].capacity)
-		}
-		most.maxWith(cat.types[t].capacity)
-	}
-	return most
-}
-
-// withoutExotic drops exotic types unless nothing else is left (L-011).
-func withoutExotic(cat *catalog, types bitset) bitset {
-	out := newBitset(len(cat.types))
-	for t := range types.all {
-		if !cat.types[t].exotic {
-			out.add(t)
-		}
-	}
-	if out.empty() {
-		return types
-	}
-	return out
-}
-
-// oneCapacityType keeps the offerings of the first capacity type that has any (L-016). Spot offerings that are dearer than
-// the cheapest on-demand one go first (L-012), unless the user asked for a number of values.
-func oneCapacityType(all []plan.Option, keepDear bool) []plan.Option {
-	cheapest := int64(unlimited)
-	for _, o := range all {
-		if o.CapacityType == cluster.OnDemand {
-			cheapest = min(cheapest, o.PriceMicroUSDPerHour)
-		}
-	}
-	if !keepDear {
-		all = slices.DeleteFunc(all, func(o plan.Option) bool {
-			return o.CapacityType == cluster.Spot && o.PriceMicroUSDPerHour > cheapest
-		})
-	}
-	best := rank(cluster.OnDemand)
-	for _, o := range all {
-		best = min(best, rank(o.CapacityType))
-	}
-	return slices.DeleteFunc(all, func(o plan.Option) bool { return rank(o.CapacityType) != best })
-}
-
 func hasMinValues(rs cluster.Requirements) bool {
 	return slices.ContainsFunc(rs, func(r cluster.Requirement) bool { return r.MinValues > 0 })
 }
@@ -239,72 +231,80 @@ func (k *packer) finish() {
 
 // writeClaim writes the claim of a bin. Bins that hold the same share what does not differ.
 func (k *packer) writeClaim(b *bin, known map[string]*plan.Claim) {
-	key := fmt.Sprint(b.pool, b.set, b.typ, b.sum)
+	key := b.key()
 	like := known[key]
 	if like == nil {
 		like = k.newClaim(b)
 		known[key] = like
 	}
 	c := *like
-	for _, p := range b.pods {
-		c.Pods = append(c.Pods, k.snap.Pods[p].PodRef)
+	c.Pods = make([]cluster.PodRef, len(b.pods))
+	for i, p := range b.pods {
+		c.Pods[i] = k.snap.Pods[p].PodRef
 	}
 	k.plan.Claims = append(k.plan.Claims, c)
+}
+
+// key is equal for bins whose claims differ only in their pods.
+func (b *bin) key() string {
+	text := make([]byte, 0, 64)
+	for _, n := range []int32{b.pool, b.set, b.typ} {
+		text = binary.AppendVarint(text, int64(n))
+	}
+	for _, n := range b.sum {
+		text = binary.AppendVarint(text, n)
+	}
+	return string(text)
 }
 
 // newClaim writes what a bin's claim asks for, without its pods.
 func (k *packer) newClaim(b *bin) *plan.Claim {
 	pool := &k.pools[b.pool]
-	b.options = k.options(b)
+	cat := pool.sets.cat
+	options := k.options(b)
+	c := &plan.Claim{NodePool: pool.Name, Options: make([]plan.Option, len(options))}
+	types := newBitset(len(cat.types))
+	for j, i := range options {
+		o := &cat.offers[i]
+		types.add(o.typ)
+		c.Options[j] = plan.Option{
+			InstanceType: cat.types[o.typ].Name, Zone: o.Zone, CapacityType: o.CapacityType,
+			PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID,
+		}
+	}
+	// The claim requests its pods and the smallest overhead of daemons (S-073).
+	var names []string
+	var overhead vec
+	for t := range types.all {
+		names = append(names, cat.types[t].Name)
+		if overhead == nil {
+			overhead = slices.Clone(pool.daemon[t])
+		}
+		overhead.minWith(pool.daemon[t])
+	}
+	overhead.add(b.sum)
+	c.Requests = k.dims.resources(overhead)
 	reqs := pool.sets.all[b.set].reqs.Intersect(cluster.NewRequirements(nil, cluster.Expression{
-		Key: cluster.LabelInstanceType, Operator: cluster.In, Values: typeNames(b.options),
+		Key: cluster.LabelInstanceType, Operator: cluster.In, Values: names,
 	}))
-	c := &plan.Claim{NodePool: pool.Name, Requests: k.dims.resources(k.requests(b)), Options: b.options}
-	reqs, c.MinValuesRelaxed = pool.lowerMinValues(reqs, b)
+	reqs, c.MinValuesRelaxed = pool.lowerMinValues(reqs, b.set, types)
 	c.Requirements = reqs.Expressions()
 	return c
 }
 
-// requests returns what the pods of a bin and the smallest daemon overhead of its options request (S-073).
-func (k *packer) requests(b *bin) vec {
-	pool := &k.pools[b.pool]
-	var least vec
-	for t := range pool.sets.all[b.set].has.all {
-		if !slices.ContainsFunc(b.options, func(o plan.Option) bool { return o.InstanceType == pool.sets.cat.types[t].Name }) {
-			continue
-		}
-		if least == nil {
-			least = slices.Clone(pool.daemon[t])
-		}
-		least.minWith(pool.daemon[t])
-	}
-	out := slices.Clone(b.sum)
-	if least != nil {
-		out.add(least)
-	}
-	return out
-}
-
-func typeNames(options []plan.Option) []string {
-	out := make([]string, 0, len(options))
-	for i := range options {
-		out = append(out, options[i].InstanceType)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// lowerMinValues lowers what the pool asks for to what the options of a bin expose, and reports whether it had to (S-096).
+// lowerMinValues lowers what the pool asks for to what the types of a claim expose, and reports whether it had to (S-096).
 // That happens only where the caller accepts it; else no such bin is filled.
-func (p *pool) lowerMinValues(reqs cluster.Requirements, b *bin) (cluster.Requirements, bool) {
-	types := newBitset(len(p.sets.cat.types))
-	for i := range b.options {
-		types.add(int32(p.sets.cat.find(b.options[i].InstanceType)))
+func (p *pool) lowerMinValues(reqs cluster.Requirements, set int32, types bitset) (cluster.Requirements, bool) {
+	if !hasMinValues(reqs) {
+		return reqs, false
 	}
 	lowered := false
 	out := slices.Clone(reqs)
 	for i := range out {
-		if n := p.distinct(&p.sets.all[b.set], types, out[i]); n < out[i].MinValues {
+		if out[i].MinValues == 0 {
+			continue
+		}
+		if n := p.distinct(&p.sets.all[set], types, out[i]); n < out[i].MinValues {
 			out[i].MinValues, lowered = n, true
 		}
 	}

@@ -9,6 +9,9 @@ import (
 // are worth, until nothing is left. Worth comes from the dual prices of the resources, so that pods which balance each
 // other share a node. Then it looks for something cheaper.
 func (k *packer) fill(p int32, demands []demand) []bin {
+	if len(demands) > maxRows && !k.pools[p].picky {
+		return k.fillMerged(p, demands)
+	}
 	f := newFiller(k, p, demands)
 	out := f.greedy()
 	if len(out) == 0 {

@@ -3,7 +3,6 @@ package packing
 import (
 	"slices"
 	"treadle/shared/cluster"
-	"treadle/shared/plan"
 )
 
 // bin is a claim that this plan opens. Before it is opened it may stand for several equal ones.
@@ -15,10 +14,9 @@ type bin struct {
 	sum   vec   // what the pods of one bin request
 	times int64 // how many equal bins are to be opened
 
-	free    vec // what the target has left
-	ports   []cluster.HostPort
-	pods    []int32
-	options []plan.Option
+	free  vec // what the target has left
+	ports []cluster.HostPort
+	pods  []int32
 }
 
 // item is a number of pods of a shape in one bin.
@@ -37,6 +35,7 @@ type demand struct {
 	n        int64
 	requests vec
 	types    bitset  // that can hold one pod, exotic ones only where nothing else can
+	free     bool    // no rule inside a node concerns the pods
 	value    float64 // worth of one pod
 	share    float64 // size against the whole demand
 	local    []localRule
@@ -180,6 +179,7 @@ func (k *packer) demandsIn(p int32, shapes []int32, pieces [][]piece, round int)
 				continue
 			}
 			d := demand{shape: i, piece: pc, level: s.at(round), set: pc.in[p], n: pc.n, requests: s.requests}
+			d.free = len(s.selectedBy) == 0 && len(d.level.rules) == 0 && len(s.spec.HostPorts) == 0
 			if d.types = pool.holding(d.set, s.requests); !d.types.empty() {
 				out = append(out, d)
 			}
@@ -215,11 +215,14 @@ func (p *pool) holding(set int32, requests vec) bitset {
 // many it opened.
 func (k *packer) open(b bin, round int) int64 {
 	pool := &k.pools[b.pool]
-	options := k.options(&b)
-	if len(options) == 0 {
-		return 0
+	largest := pool.sets.cat.types[b.typ].capacity
+	if pool.limited() { // the options matter only then; the target itself can always be had
+		options := k.options(&b)
+		if len(options) == 0 {
+			return 0
+		}
+		largest = pool.largest(options)
 	}
-	largest := pool.largest(options)
 	opened := int64(0)
 	for opened < b.times && pool.within(largest) {
 		pool.take(largest)

@@ -1,6 +1,10 @@
 package packing
 
-import "treadle/shared/cluster"
+import (
+	"cmp"
+	"slices"
+	"treadle/shared/cluster"
+)
 
 // set is an interned set of requirements of one pool, with what can be launched under it.
 type set struct {
@@ -11,6 +15,8 @@ type set struct {
 	// price is, by type, that of the cheapest usable offering under the capacity type that a launch would choose for the
 	// type alone; 0 where has lacks the type.
 	price []int64
+	// ranked holds offers by rank of capacity type, each cheapest first; nil until it is asked for.
+	ranked [][]int32
 	// domains caches, by topology key, where nodes made under the set may be.
 	domains map[int32][]int32
 }
@@ -21,10 +27,12 @@ type sets struct {
 	all    []set
 	byText map[string]int32
 	met    map[[2]int32]int32
+
+	scratch []uint8 // by type
 }
 
 func newSets(cat *catalog) *sets {
-	return &sets{cat: cat, byText: map[string]int32{}, met: map[[2]int32]int32{}}
+	return &sets{cat: cat, byText: map[string]int32{}, met: map[[2]int32]int32{}, scratch: make([]uint8, len(cat.types))}
 }
 
 // none is the set that nothing meets.
@@ -86,6 +94,25 @@ func (s *sets) compile(reqs cluster.Requirements) set {
 		}
 	}
 	return out
+}
+
+// ranked returns the usable offers of a set by rank of capacity type, each in the order of price, type, zone and reservation.
+func (s *sets) ranked(id int32) [][]int32 {
+	one := &s.all[id]
+	if one.ranked == nil {
+		one.ranked = make([][]int32, rank(cluster.OnDemand)+1)
+		for i := range one.offers.all {
+			r := rank(s.cat.offers[i].CapacityType)
+			one.ranked[r] = append(one.ranked[r], i)
+		}
+		for _, offers := range one.ranked {
+			// Offers are numbered in the order that breaks ties.
+			slices.SortFunc(offers, func(a, b int32) int {
+				return cmp.Or(cmp.Compare(s.cat.offers[a].PriceMicroUSDPerHour, s.cat.offers[b].PriceMicroUSDPerHour), cmp.Compare(a, b))
+			})
+		}
+	}
+	return one.ranked
 }
 
 // rank is the place of a capacity type in the order in which a launch tries them (L-016).

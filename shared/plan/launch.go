@@ -103,7 +103,8 @@ type RefusalKind string
 // The kinds of refusals. The empty kind is for codes that nobody knows and for EC2's own trouble.
 const (
 	RefusedCapacity      RefusalKind = "capacity"      // the offering is sold out
-	RefusedQuota         RefusalKind = "quota"         // a quota of the account is used up
+	RefusedQuota         RefusalKind = "quota"         // a quota on the whole capacity type is used up
+	RefusedTypeQuota     RefusalKind = "type-quota"    // a quota on types like this one is used up
 	RefusedAddresses     RefusalKind = "addresses"     // the subnet is full
 	RefusedConfiguration RefusalKind = "configuration" // the request is wrong
 	RefusedDenied        RefusalKind = "denied"        // the caller may not do this

@@ -36,6 +36,7 @@ func (s *Stack) startKubelets(_, running context.Context) error {
 		}
 	})
 	stop := s.EC2.Observe(func(c ec2.Change) {
+		s.announce(c)
 		switch c.Kind {
 		case ec2.Running:
 			s.Kubelets.Boot(machine(c.Instance))

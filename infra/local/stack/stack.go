@@ -58,7 +58,7 @@ type Options struct {
 	ReadyDelay    time.Duration // from registration to Ready
 	DeviceDelay   time.Duration // from Ready to the devices of a node
 	PodStartDelay time.Duration
-	SweepEvery    time.Duration // a minute when zero
+	SweepEvery    time.Duration // below a minute: that often; else, and when zero, each minute
 
 	// Throttle holds callers of EC2 to its token buckets: 5 calls at once, 2 a second, for the calls that change something.
 	Throttle bool
@@ -182,7 +182,7 @@ func (s *Stack) startAWS(_, _ context.Context) error {
 	s.AWS = aws.New(aws.Options{
 		Region: region, Account: account, Host: listener.Addr().String(), EC2: s.EC2,
 		Prices: ec2.OnDemandPrices(), Parameters: s.EC2.SSMParameters(), Hooks: rpc.Hooks{Fault: s.Faults, Log: s.Calls},
-		Functions: deployed{s},
+		Functions: deployed{s}, Lambda: http.HandlerFunc(deployed{s}.ServeHTTP),
 	})
 	s.AWS.IAM.AddRole("KarpenterNodeRole-"+s.Name, "/", "")
 	s.cleanup = append(s.cleanup, func(context.Context) error { s.AWS.Close(); return nil })
@@ -206,6 +206,15 @@ func (d deployed) Deliver(ctx context.Context, arn string, payload []byte, group
 		return lambda.ErrNotFound
 	}
 	return d.s.Lambda.Deliver(ctx, arn, payload, group)
+}
+
+// ServeHTTP serves Lambda's own API, so that the AWS CLI can invoke functions.
+func (d deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.s.Lambda == nil {
+		http.Error(w, "no function is deployed yet", http.StatusServiceUnavailable)
+		return
+	}
+	d.s.Lambda.Handler().ServeHTTP(w, r)
 }
 
 func (s *Stack) profileExists(name string) bool {
@@ -302,8 +311,7 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 			return fmt.Errorf("deploy function %s: %w", f.name, err)
 		}
 	}
-	s.waiting.Go(func() { s.sweep(running) })
-	return nil
+	return s.schedule(ctx, running)
 }
 
 // fifo makes the queue of a function, with its dead-letter queue. The visibility is a little over the function's time, so that a
@@ -397,22 +405,6 @@ func (s *Stack) admit(ctx context.Context, f function) error {
 }
 
 func role(name string) string { return "arn:aws:iam::" + account + ":role/treadle-" + name }
-
-// sweep is the clock's schedule.
-func (s *Stack) sweep(ctx context.Context) {
-	tick := time.NewTicker(s.options.SweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if _, err := s.Lambda.InvokeAsync("sweep", []byte(`{"source":"treadle.sweep"}`)); err != nil {
-				s.options.Log.WarnContext(ctx, "sweep not started", "error", err)
-			}
-		}
-	}
-}
 
 // Install fills the catalogue and puts Treadle into the cluster. It may be repeated.
 func (s *Stack) Install(ctx, _ context.Context) error {

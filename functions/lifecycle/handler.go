@@ -227,6 +227,11 @@ func wanted(snap *cluster.Snapshot) map[cluster.NodeName]bool {
 	for _, placed := range packing.Pack(only, packing.Options{}).Placed {
 		out[placed.Node] = true
 	}
+	for i := range snap.Pods {
+		if p := &snap.Pods[i]; p.NodeName == "" && p.NominatedNode != "" {
+			out[p.NominatedNode] = true
+		}
+	}
 	return out
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -124,6 +125,15 @@ func (h *Handler) endOrphans(ctx context.Context, site *Site, snap *cluster.Snap
 	h.Log.WarnContext(ctx, "terminating instances that belong to no nodeclaim", "cluster", site.Name, "instances", proven)
 	if err := site.Fleet.Terminate(ctx, proven...); err != nil {
 		return fmt.Errorf("terminate orphans: %w", err)
+	}
+	for i := range snap.Nodes {
+		node := &snap.Nodes[i]
+		if !slices.Contains(proven, cluster.InstanceOf(node.ProviderID)) {
+			continue
+		}
+		if err := site.Kube.DeleteNode(ctx, node.Name, node.UID); err != nil && !errors.Is(err, plan.ErrNotFound) {
+			return fmt.Errorf("delete node %s of an orphan: %w", node.Name, err)
+		}
 	}
 	h.Counter.Count("OrphansTerminated", "lifecycle", site.Name, len(proven))
 	h.Log.InfoContext(ctx, "orphans terminating", "cluster", site.Name, "instances", proven)

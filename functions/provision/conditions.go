@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,6 +35,9 @@ func (h *Handler) conditions(ctx context.Context, site *Site, snap *cluster.Snap
 		}
 	}
 	for i, want := range readiness.Pools(snap) {
+		if err := h.hashPool(ctx, site, &want); err != nil {
+			errs = append(errs, err)
+		}
 		err := site.Kube.PatchNodePoolStatus(ctx, snap.NodePools[i], want)
 		if err != nil && !stale(err) {
 			errs = append(errs, fmt.Errorf("write status of nodepool %s: %w", want.Name, err))
@@ -46,18 +50,38 @@ func (h *Handler) conditions(ctx context.Context, site *Site, snap *cluster.Snap
 	return errors.Join(errs...)
 }
 
+// hashPool notes the hash of a pool in the pool, beside those that its claims carry (N-033).
+func (h *Handler) hashPool(ctx context.Context, site *Site, pool *cluster.NodePool) error {
+	want := *pool
+	want.Annotations = hashed(pool.Annotations, cluster.AnnotationNodePoolHash, pool.Hash, cluster.AnnotationNodePoolHashVersion)
+	if err := site.Kube.PatchNodePool(ctx, *pool, want); err != nil && !stale(err) {
+		return fmt.Errorf("write hash of nodepool %s: %w", pool.Name, err)
+	}
+	return nil
+}
+
+func hashed(annotations map[string]string, hashKey, hash, versionKey string) map[string]string {
+	out := maps.Clone(annotations)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[hashKey], out[versionKey] = hash, cluster.HashVersion
+	return out
+}
+
 func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot, class *cluster.NodeClass) error {
 	facts := site.Facts
 	facts.NowUnix = snap.NowUnix
 	if class.DeletionUnix != 0 {
 		return h.releaseClass(ctx, site, snap, class, facts)
 	}
+	held := *class
+	held.Annotations = hashed(class.Annotations, cluster.AnnotationNodeClassHash, class.Hash, cluster.AnnotationNodeClassHashVersion)
 	if !slices.Contains(class.Finalizers, cluster.FinalizerNodeClass) {
-		want := *class
-		want.Finalizers = append(slices.Clone(class.Finalizers), cluster.FinalizerNodeClass)
-		if err := site.Kube.PatchNodeClass(ctx, *class, want); err != nil && !stale(err) {
-			return fmt.Errorf("hold nodeclass %s: %w", class.Name, err)
-		}
+		held.Finalizers = append(slices.Clone(class.Finalizers), cluster.FinalizerNodeClass)
+	}
+	if err := site.Kube.PatchNodeClass(ctx, *class, held); err != nil && !stale(err) {
+		return fmt.Errorf("hold nodeclass %s: %w", class.Name, err)
 	}
 	now := h.Now()
 	last := site.resolved[class.Name]

@@ -28,6 +28,7 @@ const rounds = 6
 type Cluster interface {
 	apply.Objects
 	apply.Claims
+	PatchNodePool(ctx context.Context, old, new cluster.NodePool) error
 	PatchNodePoolStatus(ctx context.Context, old, new cluster.NodePool) error
 	PatchNodeClass(ctx context.Context, old, new cluster.NodeClass) error
 	PatchNodeClassStatus(ctx context.Context, old, new cluster.NodeClass) error

@@ -16,6 +16,7 @@ import (
 
 	"treadle/events"
 	"treadle/shared/apply/simtest"
+	"treadle/shared/catalog"
 	"treadle/shared/cluster"
 	"treadle/shared/nodeclass"
 	"treadle/shared/notice"
@@ -294,15 +295,15 @@ func TestProvision_NamesTheRuleThatKeepsAPodPending(t *testing.T) {
 			"no subnet has the tag", `EC2NodeClass "default" is not ready: no subnet has the tag`,
 		},
 		"a class that does not exist": {
-			func(b *bench) { b.world.Classes = nil }, `there is no EC2NodeClass "default"`, `there is no EC2NodeClass "default"`,
+			func(b *bench) { b.world.Classes = nil }, "EC2NodeClass default does not exist", `there is no EC2NodeClass "default"`,
 		},
-		"no NodePool at all": {func(b *bench) { b.world.Pools = nil }, "no NodePool exists", ""},
+		"no NodePool at all": {func(b *bench) { b.world.Pools = nil }, "there is no NodePool that could serve it", ""},
 		"a pod larger than any type": {
 			func(b *bench) {
 				for _, p := range b.world.Pods {
 					p.Spec.Requests.MilliCPU = 64_000
 				}
-			}, "cpu", "",
+			}, "needs 64 CPU; the largest allowed type, m5.large, has 2 CPU", "",
 		},
 		"subnets without a free address":  {func(b *bench) { b.templates.err = nodeclass.ErrNoAddresses }, "no free addresses", ""},
 		"a class that makes no template":  {func(b *bench) { b.templates.err = nodeclass.ErrInvalid }, "invalid", ""},
@@ -407,24 +408,51 @@ func TestProvision_LeavesAClusterAloneThatIsNotServed(t *testing.T) {
 	require.Empty(t, b.world.Writes)
 }
 
-func TestStoredCatalogue_ReadsOnceAndKeepsWhatItHas(t *testing.T) {
+func TestStoredCatalogue_KeepsWhatItHas(t *testing.T) {
 	t.Parallel()
+	body, err := catalog.Encode(catalog.Catalog{Region: "us-east-1", MadeUnix: now, Types: []catalog.Type{{
+		Name: "m5.large", Arch: "amd64", VCPU: 2, MemoryMiB: 8192, OnDemand: true, OnDemandMicroUSDPerHour: 96_000, Zones: []catalog.Zone{{Name: "us-east-1a"}},
+	}}})
+	require.NoError(t, err)
 	at := time.Unix(now, 0)
-	objects := &bucket{err: errors.New("S3 is away")}
-	c := &storedCatalogue{objects: objects, key: store.CatalogueKey, now: func() time.Time { return at }}
-	none := func(string, string, cluster.CapacityType) bool { return false }
-	_, err := c.InstanceTypes(t.Context(), cluster.NodeClass{}, none)
-	require.ErrorContains(t, err, "read catalogue: S3 is away", "nothing can be planned without one")
-	objects.err = nil
-	_, err = c.InstanceTypes(t.Context(), cluster.NodeClass{}, none)
-	require.ErrorContains(t, err, "read catalogue", "a body that is no catalogue")
+	s3 := &bucket{err: errors.New("S3 is away")}
+	c := &storedCatalogue{objects: s3, key: store.CatalogueKey, now: func() time.Time { return at }}
+	read := func() error {
+		types, err := c.InstanceTypes(t.Context(), cluster.NodeClass{}, func(string, string, cluster.CapacityType) bool { return false })
+		if err == nil {
+			require.Equal(t, "m5.large", types[0].Name)
+		}
+		return err
+	}
+	require.ErrorContains(t, read(), "read catalogue: S3 is away", "nothing can be planned without one")
+	s3.err, s3.body = nil, []byte("not a catalogue")
+	require.ErrorIs(t, read(), catalog.ErrFormat)
+	s3.body = body
+	require.NoError(t, read())
+	asked := s3.asked
+	require.NoError(t, read())
+	require.Equal(t, asked, s3.asked, "it is used for a while")
+
+	for _, trouble := range []error{store.ErrNotModified, errors.New("S3 is away")} {
+		at = at.Add(6 * time.Minute)
+		s3.err = trouble
+		require.NoError(t, read(), "what is held is good enough: %v", trouble)
+		asked++
+		require.Equal(t, asked, s3.asked)
+	}
+	require.Equal(t, "etag", s3.tag)
 }
 
-// bucket holds one object that is no catalogue.
+// bucket holds one object.
 type bucket struct {
-	err error
+	body  []byte
+	err   error
+	asked int
+	tag   string // that the last request knew of
 }
 
-func (o *bucket) Get(context.Context, string, string) ([]byte, string, error) {
-	return []byte("not a catalogue"), "etag", o.err
+func (b *bucket) Get(_ context.Context, _, etag string) ([]byte, string, error) {
+	b.asked++
+	b.tag = etag
+	return b.body, "etag", b.err
 }

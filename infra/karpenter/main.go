@@ -45,7 +45,9 @@ func run(out string, log io.Writer) error {
 		if err := os.WriteFile(to, text, 0o644); err != nil {
 			return fmt.Errorf("write definition: %w", err)
 		}
-		fmt.Fprintln(log, to)
+		if _, err := fmt.Fprintln(log, to); err != nil {
+			return err
+		}
 	}
 	return nil
 }

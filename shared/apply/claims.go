@@ -16,12 +16,6 @@ type Claims interface {
 	CreateNodeClaim(ctx context.Context, c cluster.NodeClaim) (cluster.NodeClaim, error)
 }
 
-// Versions of the hashes that tell drifted claims, as Karpenter numbers them (N-033, C-117).
-const (
-	nodePoolHashVersion  = "v3"
-	nodeClassHashVersion = "v5"
-)
-
 // NodeClaim returns the claim to write for a planned one: made from the template of its pool, and carrying the launch that it
 // stands for and the pods that it is meant for. Create names it.
 func NodeClaim(pool *cluster.NodePool, class *cluster.NodeClass, c plan.Claim, launch plan.Launch) cluster.NodeClaim {
@@ -42,9 +36,9 @@ func NodeClaim(pool *cluster.NodePool, class *cluster.NodeClass, c plan.Claim, l
 		annotations = map[string]string{}
 	}
 	annotations[cluster.AnnotationNodePoolHash] = pool.Hash
-	annotations[cluster.AnnotationNodePoolHashVersion] = nodePoolHashVersion
+	annotations[cluster.AnnotationNodePoolHashVersion] = cluster.HashVersion
 	annotations[cluster.AnnotationNodeClassHash] = class.Hash
-	annotations[cluster.AnnotationNodeClassHashVersion] = nodeClassHashVersion
+	annotations[cluster.AnnotationNodeClassHashVersion] = cluster.HashVersion
 	annotations[cluster.AnnotationLaunch] = launch.Annotation()
 	annotations[cluster.AnnotationPlanned] = cluster.FormatPlanned(c.Pods)
 	if c.MinValuesRelaxed {

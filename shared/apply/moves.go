@@ -24,6 +24,7 @@ type Objects interface {
 	Evict(ctx context.Context, pod cluster.PodRef) error
 	DeletePod(ctx context.Context, pod cluster.PodRef, graceSeconds *int64) error
 	Event(ctx context.Context, e plan.Event) error
+	Nominate(ctx context.Context, pod cluster.PodRef, node cluster.NodeName) error
 }
 
 // Instances ends instances; ending one that is gone is no error.
@@ -88,6 +89,11 @@ func (m *Mover) one(ctx context.Context, move plan.Move) error {
 	for _, e := range move.Events {
 		if err := m.Kube.Event(ctx, e); err != nil {
 			log.WarnContext(ctx, "event not written", "event", e.Reason, "error", err) // never a reason to hold up work
+		}
+	}
+	for _, pod := range move.Nominate {
+		if err := m.Kube.Nominate(ctx, pod, move.Node.Name); err != nil {
+			log.DebugContext(ctx, "node not nominated", "pod", pod.Name, "error", err) // the scheduler will find its own way
 		}
 	}
 	if move.DeleteClaim {

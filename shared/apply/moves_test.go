@@ -30,6 +30,7 @@ func scene() (*simtest.World, cluster.NodeClaim, cluster.Node) {
 func TestMove_WritesInTheOrderOfItsFields(t *testing.T) {
 	t.Parallel()
 	w, claim, node := scene()
+	waiting := w.AddPod("waiting", "", cluster.PodSpec{})
 	evicted, killed := w.AddPod("evicted", node.Name, cluster.PodSpec{}), w.AddPod("killed", node.Name, cluster.PodSpec{})
 	wantNode, wantClaim := node, claim
 	wantNode.Unschedulable = true
@@ -39,14 +40,17 @@ func TestMove_WritesInTheOrderOfItsFields(t *testing.T) {
 	ok, err := mover(w, w).Move(t.Context(), []plan.Move{{
 		Reason: "test", Claim: &claim, Node: &node, WantNode: &wantNode, WantClaim: &wantClaim,
 		Events: []plan.Event{plan.ClaimEvent(&claim, "Why", false, "because")}, DeleteClaim: true, DeleteNode: true,
-		Evict: []cluster.PodRef{evicted.PodRef}, Kill: []plan.Kill{{Pod: killed.PodRef, GraceSeconds: 3}}, Terminate: id,
+		Nominate: []cluster.PodRef{waiting.PodRef},
+		Evict:    []cluster.PodRef{evicted.PodRef}, Kill: []plan.Kill{{Pod: killed.PodRef, GraceSeconds: 3}}, Terminate: id,
 	}})
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, []string{
-		"patch node " + string(node.Name), "patch nodeclaim c", "patch status of nodeclaim c", "delete nodeclaim c", "delete node " + string(node.Name),
+		"patch node " + string(node.Name), "patch nodeclaim c", "patch status of nodeclaim c", "nominate node for pod waiting", "delete nodeclaim c",
+		"delete node " + string(node.Name),
 		"evict pod evicted", "delete pod killed", "terminate [" + string(id) + "]",
 	}, w.Writes)
+	require.Equal(t, node.Name, waiting.NominatedNode)
 	var reasons []string
 	for _, e := range w.Events {
 		reasons = append(reasons, e.Reason)
@@ -77,7 +81,10 @@ type refusing struct {
 
 func (r refusing) PatchNode(context.Context, cluster.Node, cluster.Node) error { return r.err }
 func (r refusing) Evict(context.Context, cluster.PodRef) error                 { return r.err }
-func (r refusing) Event(context.Context, plan.Event) error                     { return errors.New("events are down") }
+func (r refusing) Nominate(context.Context, cluster.PodRef, cluster.NodeName) error {
+	return errors.New("no right to do so")
+}
+func (r refusing) Event(context.Context, plan.Event) error { return errors.New("events are down") }
 
 func TestMove_StopsAtWhatFails(t *testing.T) {
 	t.Parallel()
@@ -114,7 +121,7 @@ func TestMove_OutlivesWhatDoesNotMatter(t *testing.T) {
 		err   error
 		ends  bool
 	}{
-		"an Event that cannot be written holds up nothing":        {nil, true, nil, true},
+		"neither Events nor nominations hold up anything":         {nil, true, nil, true},
 		"a pod that is gone by itself counts as evicted (D-114)":  {plan.ErrNotFound, true, nil, true},
 		"another pod of that name is left alone (D-114)":          {plan.ErrConflict, true, nil, true},
 		"a budget that holds a pod holds its instance (D-114)":    {plan.ErrBudget, false, nil, false},
@@ -126,7 +133,7 @@ func TestMove_OutlivesWhatDoesNotMatter(t *testing.T) {
 			pod := w.AddPod("p", node.Name, cluster.PodSpec{})
 			id := cluster.InstanceOf(claim.ProviderID)
 			ok, err := mover(refusing{w, tt.evict}, w).Move(t.Context(), []plan.Move{{
-				Reason: "drain", Claim: &claim, Node: &node, Evict: []cluster.PodRef{pod.PodRef}, Terminate: id,
+				Reason: "drain", Claim: &claim, Node: &node, Evict: []cluster.PodRef{pod.PodRef}, Terminate: id, Nominate: []cluster.PodRef{pod.PodRef},
 				Events: []plan.Event{plan.ClaimEvent(&claim, "Why", false, "because")},
 			}})
 			require.ErrorIs(t, err, tt.err)

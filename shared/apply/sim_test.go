@@ -182,3 +182,18 @@ func TestLaunch_WastesNothingWhereTheGroupStaysWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestLaunch_TakesAnotherTokenWhereAClaimWasTakenAway(t *testing.T) {
+	t.Parallel()
+	w := simtest.New(start)
+	made, err := apply.Create(t.Context(), w, "g", wants(2, launchOf("g")))
+	require.NoError(t, err)
+	w.Crash(1, true) // EC2 was asked, the answer is lost
+	_, err = launcher(w).Launch(t.Context(), order(plan.Groups(made)[0]))
+	require.ErrorIs(t, err, simtest.ErrCrashed)
+	w.Restart()
+	delete(w.Claims, made[0].Name) // somebody took its finalizer off
+	settle(t, w)                   // ends the first launch's instances as orphans
+	require.Equal(t, 2, w.Launches)
+	require.NotEmpty(t, w.Claims[made[1].Name].ProviderID)
+}

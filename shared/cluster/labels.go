@@ -52,6 +52,10 @@ const (
 	FinalizerNodeClass = "karpenter.k8s.aws/termination"
 )
 
+// HashVersion is what the hash-version annotations say beside Treadle's hashes: hashes of Karpenter's own making carry another version
+// and are never compared with them (N-035).
+const HashVersion = "treadle-1"
+
 // CapacityType is how EC2 sells an instance.
 type CapacityType string
 

@@ -21,16 +21,28 @@ const (
 // not asked about are absent.
 func Decide(snap *cluster.Snapshot, sights cluster.Sights) plan.Decision {
 	var d plan.Decision
+	waiting := waitingPods(snap)
 	for _, m := range snap.Members() {
 		if m.Claim == nil || m.Claim.DeletionUnix != 0 {
 			continue
 		}
-		one(&d, snap.NowUnix, m, sights)
+		one(&d, snap.NowUnix, m, sights, waiting)
 	}
 	return d
 }
 
-func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights) {
+// waitingPods returns the pods that no node has and none is nominated for.
+func waitingPods(snap *cluster.Snapshot) map[cluster.PodUID]cluster.PodRef {
+	out := map[cluster.PodUID]cluster.PodRef{}
+	for i := range snap.Pods {
+		if p := &snap.Pods[i]; p.NodeName == "" && p.NominatedNode == "" && p.DeletionUnix == 0 && !p.Terminal() {
+			out[p.UID] = p.PodRef
+		}
+	}
+	return out
+}
+
+func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights, waiting map[cluster.PodUID]cluster.PodRef) {
 	claim := m.Claim
 	switch {
 	case claim.ProviderID == "" && claim.Conditions.Get(cluster.ConditionLaunched).Status == "False":
@@ -43,7 +55,7 @@ func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights) {
 		}
 		fail(d, m, "launch_timeout", "LaunchTimeout", "the instance was not launched within 5 minutes: "+cause(claim, cluster.ConditionLaunched))
 	case !claim.Conditions.True(cluster.ConditionRegistered):
-		register(d, now, m, sights)
+		register(d, now, m, sights, waiting)
 	case m.Node == nil:
 		fail(d, m, "node_gone", "NodeGone", fmt.Sprintf("node %s no longer exists", claim.NodeName))
 	case lost(m, sights):
@@ -54,7 +66,7 @@ func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights) {
 }
 
 // register joins the node to the claim, or ends a claim whose node will not come.
-func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights) {
+func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights, waiting map[cluster.PodUID]cluster.PodRef) {
 	claim := m.Claim
 	if len(m.Twins) > 0 {
 		names := []string{string(m.Node.Name)}
@@ -69,7 +81,7 @@ func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sigh
 		return
 	}
 	if m.Node != nil {
-		d.Moves = append(d.Moves, registration(now, m))
+		d.Moves = append(d.Moves, registration(now, m, waiting))
 		d.Waiting = true
 		return
 	}
@@ -93,7 +105,9 @@ func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sigh
 	fail(d, m, "registration_timeout", "RegistrationTimeout", "no node with this provider id joined within 15 minutes")
 }
 
-func registration(now int64, m cluster.Member) plan.Move {
+// registration also nominates the node for the pods that it was made for: left alone, the scheduler spreads them over whatever
+// room it finds, and the last ones find none.
+func registration(now int64, m cluster.Member, waiting map[cluster.PodUID]cluster.PodRef) plan.Move {
 	claim, node := *m.Claim, *m.Node
 	node.Labels = merged(node.Labels, claim.Labels, map[string]string{cluster.LabelRegistered: "true"})
 	node.Annotations = merged(node.Annotations, forNode(claim.Annotations))
@@ -119,6 +133,11 @@ func registration(now int64, m cluster.Member) plan.Move {
 	claim.Conditions = ready(claim.Conditions, now, cluster.Condition{
 		Type: cluster.ConditionRegistered, Status: "True", Reason: "Registered", TransitionUnix: now,
 	})
+	for _, uid := range cluster.PlannedPods(m.Claim) {
+		if ref, waits := waiting[uid]; waits {
+			move.Nominate = append(move.Nominate, ref)
+		}
+	}
 	move.WantNode, move.WantClaim = &node, &claim
 	return move
 }
@@ -128,6 +147,7 @@ func forNode(claim map[string]string) map[string]string {
 	out := maps.Clone(claim)
 	delete(out, cluster.AnnotationLaunch)
 	delete(out, cluster.AnnotationTagged)
+	delete(out, cluster.AnnotationPlanned)
 	return out
 }
 

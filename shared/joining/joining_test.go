@@ -305,3 +305,23 @@ func TestDecide_TwiceChangesNothingTwice(t *testing.T) {
 		require.Empty(t, w.Writes)
 	})
 }
+
+func TestDecide_NominatesANodeForThePodsThatStillWaitForIt(t *testing.T) {
+	t.Parallel()
+	claim := launched()
+	pods := []cluster.Pod{
+		{PodRef: cluster.PodRef{Name: "waits", UID: "1"}},
+		{PodRef: cluster.PodRef{Name: "is bound", UID: "2"}, NodeName: "elsewhere"},
+		{PodRef: cluster.PodRef{Name: "is expected elsewhere", UID: "3"}, NominatedNode: "elsewhere"},
+		{PodRef: cluster.PodRef{Name: "goes", UID: "4"}, DeletionUnix: now},
+		{PodRef: cluster.PodRef{Name: "has ended", UID: "5"}, Phase: cluster.PodFailed},
+		{PodRef: cluster.PodRef{Name: "is planned for another claim", UID: "6"}},
+	}
+	var planned []cluster.PodRef
+	for _, p := range pods[:5] {
+		planned = append(planned, p.PodRef)
+	}
+	claim.Annotations[cluster.AnnotationPlanned] = cluster.FormatPlanned(append(planned, cluster.PodRef{UID: "is gone"}))
+	snap := cluster.Snapshot{NowUnix: now, NodeClaims: []cluster.NodeClaim{claim}, Nodes: []cluster.Node{node()}, Pods: pods}
+	require.Equal(t, []cluster.PodRef{pods[0].PodRef}, joining.Decide(&snap, nil).Moves[0].Nominate)
+}

@@ -18,7 +18,7 @@ import (
 // podList is the body of a LIST of n pods of n/100 workloads, each pod as large as real ones are.
 func podList(tb testing.TB, n int) []byte {
 	tb.Helper()
-	managed := &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{` + strings.Repeat(`"f:labels":{"f:app":{}},`, 120) + `"f:x":{}}}`)}
+	managed := metav1.NewFieldsV1(`{"f:metadata":{` + strings.Repeat(`"f:labels":{"f:app":{}},`, 120) + `"f:x":{}}}`)
 	list := corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1000"}}
 	for i := range n {
 		p := full()

@@ -133,12 +133,10 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 
 // retry says whether and when to repeat a request that ended in err.
 func retry(r request, err error) (wait time.Duration, again bool) {
-	var shed *shedError
-	if errors.As(err, &shed) {
+	if shed, ok := errors.AsType[*shedError](err); ok {
 		return min(shed.after, 2*time.Second), true
 	}
-	var status *StatusError
-	if errors.As(err, &status) {
+	if _, refused := errors.AsType[*StatusError](err); refused {
 		return 0, false
 	}
 	return 20 * time.Millisecond, r.method == http.MethodGet && errors.Is(err, ErrUnavailable)
@@ -180,7 +178,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if res.StatusCode < 300 {
 		return res, nil
 	}
-	defer res.Body.Close()
+	defer finish(res.Body)
 	status := refusal(r.verb(), res)
 	if res.StatusCode == http.StatusTooManyRequests && !status.Budget {
 		seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
@@ -217,7 +215,7 @@ func (c *Client) do(ctx context.Context, r request, in, out any) error {
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
+	defer finish(res.Body)
 	if out == nil {
 		_, err = io.Copy(io.Discard, res.Body) // read to the end, so that the connection serves the next call
 	} else {
@@ -228,6 +226,9 @@ func (c *Client) do(ctx context.Context, r request, in, out any) error {
 	}
 	return nil
 }
+
+// finish closes what was only read from, where no error can matter any more.
+func finish(body io.Closer) { _ = body.Close() }
 
 func orElse(s, fallback string) string {
 	if s == "" {

@@ -68,6 +68,7 @@ func newCollection[T any](c *Client, wake chan<- struct{}, s source[T]) *collect
 
 // sync makes the copy at least as new as the moment of the call.
 func (c *collection[T]) sync(ctx context.Context) error {
+	c.in.trim(len(c.items))
 	if c.version == 0 || len(c.items) <= resumeAbove {
 		return c.list(ctx)
 	}
@@ -82,7 +83,6 @@ func (c *collection[T]) sync(ctx context.Context) error {
 // list replaces the copy by what a consistent LIST says.
 func (c *collection[T]) list(ctx context.Context) error {
 	fresh := make(map[string]T, len(c.items))
-	c.in.trim(len(c.items))
 	got, err := c.read(ctx, nil, func(raw []byte) error {
 		m, item, err := c.decode(raw, c.in)
 		if err != nil {
@@ -110,7 +110,7 @@ func (c *collection[T]) read(ctx context.Context, query url.Values, each func(ra
 	if err != nil {
 		return listMeta{}, err
 	}
-	defer res.Body.Close()
+	defer finish(res.Body)
 	parse := readProtoList
 	if c.json {
 		parse = readJSONList
@@ -147,24 +147,28 @@ func (c *collection[T]) catchUp(ctx context.Context) (complete bool, err error) 
 	if err := c.follow(ctx); err != nil {
 		return false, err
 	}
-	deadline := time.NewTimer(stall)
-	defer deadline.Stop()
+	return c.until(ctx, now.version, size)
+}
+
+// until applies events until the copy is as new as version, or has the given size when the stream falls silent.
+func (c *collection[T]) until(ctx context.Context, version uint64, size int64) (complete bool, err error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(stall):
+		return false, nil
+	case <-c.stream.begun:
+	}
 	silence := time.NewTimer(quiet)
 	defer silence.Stop()
-	for silent := 0; c.version < now.version; {
+	for silent := 0; c.version < version; silence.Reset(quiet) {
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-deadline.C:
-			if !c.stream.opened() {
-				return false, nil
-			}
 		case <-silence.C:
-			if !c.stream.opened() {
-				break
-			}
-			if silent++; int64(len(c.items)) == size || silent == patience {
-				return int64(len(c.items)) == size, nil
+			silent++
+			if right := int64(len(c.items)) == size; right || silent == patience {
+				return right, nil
 			}
 		case ev, ok := <-c.stream.events:
 			if !ok {
@@ -172,10 +176,9 @@ func (c *collection[T]) catchUp(ctx context.Context) (complete bool, err error) 
 			}
 			silent = 0
 			if _, err := c.apply(ev); err != nil {
-				return false, nil //nolint:nilerr // a broken watch is no failure: the caller lists instead
+				return false, nil // a broken watch is no failure: the caller lists instead
 			}
 		}
-		silence.Reset(quiet)
 	}
 	return true, nil
 }
@@ -194,11 +197,11 @@ func (c *collection[T]) follow(ctx context.Context) error {
 		"resourceVersion":     {strconv.FormatUint(c.version, 10)},
 	}
 	r := request{method: http.MethodGet, path: c.path, query: query, accept: c.accept(";stream=watch")}
-	next := readProtoEvent
+	events := protoEvents
 	if c.json {
-		next = nil
+		events = jsonEvents
 	}
-	c.stream = startStream(ctx, c.client, r, next, c.wake)
+	c.stream = startStream(ctx, c.client, r, events, c.wake)
 	return nil
 }
 
@@ -313,37 +316,31 @@ type stream struct {
 	err    error // nil: the server ended it in good order
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	begun  chan struct{} // closed when the server has accepted the watch
+	begun  chan struct{} // closed when the server has accepted the watch, or refused it
 }
 
 // startStream opens the watch. It outlives ctx, whose values it keeps: a watch lasts as long as the invocation.
-func startStream(ctx context.Context, c *Client, r request, next func(io.Reader) (watchEvent, error), wake chan<- struct{}) *stream {
+func startStream(ctx context.Context, c *Client, r request, events eventReader, wake chan<- struct{}) *stream {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &stream{events: make(chan watchEvent, 256), cancel: cancel, begun: make(chan struct{})}
 	s.done.Go(func() {
 		defer signal(wake)
 		defer close(s.events)
-		s.err = s.run(ctx, c, r, next, wake)
+		s.err = s.run(ctx, c, r, events, wake)
 	})
 	return s
 }
 
-func (s *stream) run(ctx context.Context, c *Client, r request, next func(io.Reader) (watchEvent, error), wake chan<- struct{}) error {
+func (s *stream) run(ctx context.Context, c *Client, r request, events eventReader, wake chan<- struct{}) error {
 	res, err := c.open(ctx, r)
+	close(s.begun)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	close(s.begun)
-	read := func() (watchEvent, error) { return next(res.Body) }
-	if next == nil {
-		read = jsonEvents(res.Body)
-	} else {
-		in := bufio.NewReaderSize(res.Body, 32<<10)
-		read = func() (watchEvent, error) { return next(in) }
-	}
+	defer finish(res.Body)
+	next := events(res.Body)
 	for {
-		ev, err := read()
+		ev, err := next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -359,15 +356,6 @@ func (s *stream) run(ctx context.Context, c *Client, r request, next func(io.Rea
 	}
 }
 
-func (s *stream) opened() bool {
-	select {
-	case <-s.begun:
-		return true
-	default:
-		return false
-	}
-}
-
 func (s *stream) stop() {
 	s.cancel()
 	s.done.Wait()
@@ -379,6 +367,14 @@ func signal(wake chan<- struct{}) {
 	case wake <- struct{}{}:
 	default:
 	}
+}
+
+// eventReader returns what reads the events of a watch one by one.
+type eventReader func(io.Reader) (next func() (watchEvent, error))
+
+func protoEvents(r io.Reader) func() (watchEvent, error) {
+	in := bufio.NewReaderSize(r, 32<<10)
+	return func() (watchEvent, error) { return readProtoEvent(in) }
 }
 
 // jsonEvents returns a reader of the events of a JSON watch.

@@ -22,28 +22,28 @@ import (
 // marshaler is any of Kubernetes' own types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-func marshal(t testing.TB, m marshaler) []byte {
-	t.Helper()
+func marshal(tb testing.TB, m marshaler) []byte {
+	tb.Helper()
 	raw, err := m.Marshal()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return raw
 }
 
 // envelope puts an object into the envelope that the API server sends.
-func envelope(t testing.TB, m marshaler) []byte {
-	t.Helper()
-	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "X"}, Raw: marshal(t, m)}
+func envelope(tb testing.TB, m marshaler) []byte {
+	tb.Helper()
+	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "X"}, Raw: marshal(tb, m)}
 	raw, err := u.Marshal()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return append([]byte("k8s\x00"), raw...)
 }
 
 // frame is one event of a protobuf watch.
-func frame(t testing.TB, kind string, m marshaler) []byte {
-	t.Helper()
-	ev := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: envelope(t, m)}}
+func frame(tb testing.TB, kind string, m marshaler) []byte {
+	tb.Helper()
+	ev := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: envelope(tb, m)}}
 	raw, err := ev.Marshal()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 }
 

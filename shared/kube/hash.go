@@ -13,7 +13,7 @@ import (
 
 // HashVersion names the way in which NodePool.Hash and NodeClass.Hash are made. It goes into the hash-version annotations beside the
 // hashes; hashes of different versions are never compared, so nodes that Karpenter made do not count as drifted (N-033 to N-035).
-const HashVersion = "treadle-1"
+const HashVersion = cluster.HashVersion
 
 // templateHash is the hash of what a pool gives its nodes. Requirements are left out: they are checked against the node itself.
 // Lists count as sets, and what is not set does not count (N-032).

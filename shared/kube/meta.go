@@ -139,13 +139,13 @@ func decodeMeta(msg []byte, in *interner, keep func(annotation []byte) bool) (me
 		case 6:
 			m.version, err = parseVersion(string(f.bytes))
 		case 7:
-			m.generation = int64(f.num)
+			m.generation = f.int()
 		case 8:
 			m.createdUnix, err = decodeTime(f.bytes)
 		case 9:
 			m.deletionUnix, err = decodeTime(f.bytes)
 		case 10:
-			m.deletionGraceSeconds = int64(f.num)
+			m.deletionGraceSeconds = f.int()
 		case 11:
 			labels = appendField(labels, f)
 		case 12:
@@ -185,7 +185,7 @@ func decodeTime(msg []byte) (int64, error) {
 	var unix int64
 	err := fields(msg, func(f field) error {
 		if f.number == 1 {
-			unix = int64(f.num)
+			unix = f.int()
 		}
 		return nil
 	})

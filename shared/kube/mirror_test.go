@@ -139,21 +139,24 @@ func TestMirror_ResumesLargeKinds(t *testing.T) {
 	}{
 		"an event as new as the LIST completes the copy": {
 			func(t *testing.T) [][]byte {
+				t.Helper()
 				return [][]byte{frame(t, "ADDED", &added), frame(t, "MODIFIED", &moved), frame(t, "DELETED", &gone), frame(t, "BOOKMARK", &bookmark)}
 			}, 600, 0,
 		},
 		"silence at the right size completes the copy": {
 			func(t *testing.T) [][]byte {
+				t.Helper()
 				return [][]byte{frame(t, "ADDED", &added), frame(t, "MODIFIED", &moved), frame(t, "DELETED", &gone)}
 			}, 600, 0,
 		},
 		"a version that is too old leads to a LIST": {
 			func(t *testing.T) [][]byte {
+				t.Helper()
 				return [][]byte{frame(t, "ERROR", &metav1.Status{Code: 410, Reason: "Expired"})}
 			}, 600, 1,
 		},
 		"silence at the wrong size leads to a LIST": {
-			func(t *testing.T) [][]byte { return [][]byte{frame(t, "ADDED", &added)} }, 600, 1,
+			func(t *testing.T) [][]byte { t.Helper(); return [][]byte{frame(t, "ADDED", &added)} }, 600, 1,
 		},
 	}
 	for name, c := range cases {

@@ -10,6 +10,8 @@ import (
 )
 
 // What of a node is decoded: not its images, which are most of it.
+//
+//nolint:gochecknoglobals // compiled tables
 var (
 	nodeSpecMask   = mask{3: nil, 4: nil, 5: nil}                                          // providerID, unschedulable, taints
 	nodeStatusMask = mask{1: nil, 2: nil, 4: mask{1: nil, 2: nil, 4: nil, 5: nil, 6: nil}} // capacity, allocatable, conditions

@@ -130,7 +130,7 @@ func full() corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{
 				{Kind: "Other", Name: "o", UID: "o1"}, {Kind: "ReplicaSet", Name: "web", UID: "r1", Controller: new(true)},
 			},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)}},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      "n1",

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	tokenPrefix = "k8s-aws-v1."
+	tokenPrefix = "k8s-aws-v1." //nolint:gosec // the start of every token, no secret
 	// tokenLife is how long a token is used. EKS accepts it for fifteen minutes from its signature.
 	tokenLife = 9 * time.Minute
 	// emptyHash is the SHA-256 of an empty body.

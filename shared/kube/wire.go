@@ -15,10 +15,9 @@ import (
 // protobuf messages. The readers below take it apart without building Kubernetes' types: a LIST as a stream, item by item,
 // and an item field by field, so that only what a noun holds is ever decoded.
 
-var (
-	magic        = []byte("k8s\x00")
-	errMalformed = errors.New("malformed protobuf")
-)
+const magic = "k8s\x00"
+
+var errMalformed = errors.New("malformed protobuf")
 
 const (
 	wireVarint = 0
@@ -36,6 +35,9 @@ type field struct {
 	num    uint64
 	bytes  []byte
 }
+
+// int is the value of a signed field, which protobuf writes as its two's complement.
+func (f field) int() int64 { return int64(f.num) } //nolint:gosec // see above
 
 // fields calls each for every field of a message in its order. It copies nothing.
 func fields(msg []byte, each func(field) error) error {
@@ -69,12 +71,15 @@ func nextField(msg []byte) (field, int) {
 		return f, n + m
 	case wireBytes:
 		size, m := binary.Uvarint(msg[n:])
-		if m <= 0 || size > uint64(len(msg)-n-m) {
+		if m <= 0 || size > math.MaxInt32 {
 			return field{}, 0
 		}
-		start := n + m
-		f.bytes = msg[start : start+int(size)]
-		return f, start + int(size)
+		end := n + m + int(size)
+		if end > len(msg) {
+			return field{}, 0
+		}
+		f.bytes = msg[n+m : end]
+		return f, end
 	case wireFixed8:
 		return f, fits(msg, n+8)
 	case wireFixed4:
@@ -145,8 +150,7 @@ func (m mask) satisfied(msg []byte) bool {
 func prefix(dst []byte, start, number int) []byte {
 	var head [2 * binary.MaxVarintLen64]byte
 	size := len(dst) - start
-	h := binary.AppendUvarint(head[:0], uint64(number)<<3|wireBytes)
-	h = binary.AppendUvarint(h, uint64(size))
+	h := appendHead(head[:0], number, size)
 	dst = append(dst, h...)
 	copy(dst[start+len(h):], dst[start:start+size])
 	copy(dst[start:], h)
@@ -155,14 +159,18 @@ func prefix(dst []byte, start, number int) []byte {
 
 // appendField writes a field that has a length.
 func appendField(dst []byte, f field) []byte {
-	dst = binary.AppendUvarint(dst, uint64(f.number)<<3|wireBytes)
-	dst = binary.AppendUvarint(dst, uint64(len(f.bytes)))
-	return append(dst, f.bytes...)
+	return append(appendHead(dst, f.number, len(f.bytes)), f.bytes...)
+}
+
+// appendHead writes what stands before the bytes of a field; neither number nor size is negative.
+func appendHead(dst []byte, number, size int) []byte {
+	dst = binary.AppendUvarint(dst, uint64(number)<<3|wireBytes) //nolint:gosec // see above
+	return binary.AppendUvarint(dst, uint64(size))               //nolint:gosec // see above
 }
 
 // unwrap returns the object inside an envelope.
 func unwrap(envelope []byte) ([]byte, error) {
-	body, ok := bytes.CutPrefix(envelope, magic)
+	body, ok := bytes.CutPrefix(envelope, []byte(magic))
 	if !ok {
 		return nil, errMalformed
 	}
@@ -189,7 +197,7 @@ func readProtoList(r io.Reader, each func(item []byte) error) (listMeta, error) 
 	if _, err := io.ReadFull(in, head); err != nil {
 		return listMeta{}, fmt.Errorf("read magic: %w", noEOF(err))
 	}
-	if !bytes.Equal(head, magic) {
+	if string(head) != magic {
 		return listMeta{}, errMalformed
 	}
 	var meta listMeta
@@ -258,7 +266,7 @@ func readHead(in *bufio.Reader) (number int, size int64, err error) {
 	if err == nil && n > math.MaxInt64 {
 		err = errMalformed
 	}
-	return int(tag >> 3), int64(n), noEOF(err)
+	return int(tag >> 3), int64(n), noEOF(err) //nolint:gosec // checked above
 }
 
 func decodeListMeta(msg []byte) (listMeta, error) {
@@ -268,7 +276,7 @@ func decodeListMeta(msg []byte) (listMeta, error) {
 		case 2:
 			m.version, err = parseVersion(string(f.bytes))
 		case 4:
-			m.remaining = int64(f.num)
+			m.remaining = f.int()
 		}
 		return err
 	})
@@ -338,7 +346,7 @@ func decodeProtoStatus(msg []byte) (wireStatus, error) {
 		case 4:
 			s.Reason = string(f.bytes)
 		case 6:
-			s.Code = int(int32(f.num))
+			s.Code = int(f.int())
 		}
 		return nil
 	})

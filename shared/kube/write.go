@@ -125,9 +125,7 @@ func poolResources(p *cluster.NodePool) map[string]number {
 	for _, name := range []string{"cpu", "memory", "ephemeral-storage", "pods", "nodes"} {
 		out[name] = number(quantity(name, p.StatusResources.Get(name)))
 	}
-	for name, n := range toNumbers(p.StatusResources) {
-		out[name] = n
-	}
+	maps.Copy(out, toNumbers(p.StatusResources))
 	return out
 }
 

@@ -11,8 +11,6 @@ func (b bitset) has(i int32) bool { return b[i>>6]&(1<<(i&63)) != 0 }
 
 func (b bitset) add(i int32) { b[i>>6] |= 1 << (i & 63) }
 
-func (b bitset) remove(i int32) { b[i>>6] &^= 1 << (i & 63) }
-
 // and returns a new set of what both hold.
 func (b bitset) and(o bitset) bitset {
 	out := make(bitset, len(b))
@@ -20,6 +18,13 @@ func (b bitset) and(o bitset) bitset {
 		out[i] = b[i] & o[i]
 	}
 	return out
+}
+
+// join adds all that o holds.
+func (b bitset) join(o bitset) {
+	for i := range b {
+		b[i] |= o[i]
+	}
 }
 
 func (b bitset) empty() bool {

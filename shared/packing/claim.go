@@ -28,14 +28,47 @@ func (k *packer) options(b *bin) []int32 {
 	}
 	for r, offers := range ranked {
 		limit := int64(unlimited)
-		if r == rank(cluster.Spot) {
+		switch r {
+		case rank(cluster.Spot):
 			limit = dearest
+		case rank(cluster.Reserved):
+			if offers = b.booked; !b.opened {
+				offers = k.unreserved(p, ranked[r])
+			}
 		}
 		if out := p.choose(b.set, offers, take, limit, picky); len(out) > 0 {
 			return out
 		}
 	}
 	return nil
+}
+
+// unreserved returns those of the reserved offers that the claims of this plan leave something of (S-242, S-246).
+func (k *packer) unreserved(p *pool, offers []int32) []int32 {
+	if len(offers) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(offers), func(i int32) bool {
+		o := &p.sets.cat.offers[i]
+		return k.reserved[o.ReservationID] >= o.ReservationLeft
+	})
+}
+
+// book notes the reserved offers that a bin may be launched into, and counts every reservation among them: until the claim is
+// launched nobody knows which it takes (S-242).
+func (k *packer) book(b *bin, options []int32) {
+	cat := k.pools[b.pool].sets.cat
+	if len(options) == 0 || cat.offers[options[0]].CapacityType != cluster.Reserved {
+		return
+	}
+	b.booked = options
+	var ids []string
+	for _, i := range options {
+		if id := cat.offers[i].ReservationID; !slices.Contains(ids, id) {
+			ids = append(ids, id)
+			k.reserved[id]++
+		}
+	}
 }
 
 // choose returns the first MaxOptions of the offers that are taken and cost no more than limit. Where the pool asks for a
@@ -253,6 +286,9 @@ func (b *bin) key() string {
 	}
 	for _, n := range b.sum {
 		text = binary.AppendVarint(text, n)
+	}
+	for _, i := range b.booked {
+		text = binary.AppendVarint(text, int64(i))
 	}
 	return string(text)
 }

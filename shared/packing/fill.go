@@ -80,11 +80,10 @@ func newFiller(k *packer, p int32, demands []demand) *filler {
 		return f
 	}
 	usable := newBitset(len(f.pool.sets.cat.types))
+	largest := f.pool.largestNode(demands)
 	for i := range demands {
 		f.localize(&demands[i])
-		for w := range usable {
-			usable[w] |= demands[i].types[w]
-		}
+		usable.join(f.pool.prudent(&demands[i], largest))
 	}
 	n := len(f.groups)
 	f.load = load{room: make(vec, len(k.dims.names)), matched: make([]int32, n), cap: make([]int32, n), owners: make([]int32, n)}
@@ -190,42 +189,17 @@ func (f *filler) beaten(i int) bool {
 	return false
 }
 
-// fillType fills a bin of type t with what is left, large pods first.
+// fillType fills a bin of type t with what is left, large pods first, and returns what the pods in it are worth.
 func (f *filler) fillType(t int32) (bin, float64) {
 	b := bin{pool: f.p, set: none, typ: t, sum: make(vec, len(f.k.dims.names)), times: 1}
 	f.load.reset(f.pool.free[t], f.pool.ports[t])
-	needed := !f.pool.sets.cat.types[t].exotic
 	worth := 0.0
 	for _, i := range f.sequence {
 		d := &f.demands[i]
-		if d.n == 0 || !f.pool.sets.all[d.set].has.has(t) || !needed && !d.types.has(t) {
-			continue
-		}
-		n := d.requests.times(f.load.room, d.n)
+		n, set := f.fitting(&b, d)
 		if n == 0 {
 			continue
 		}
-		if n = f.within(d, n); n == 0 {
-			continue
-		}
-		set := d.set
-		if b.set != none {
-			if set = f.pool.sets.meet(b.set, d.set); set == none || !f.pool.sets.all[set].has.has(t) {
-				continue
-			}
-		}
-		if f.pool.picky {
-			for sum := slices.Clone(b.sum); n > 0; n-- {
-				copy(sum, b.sum)
-				if sum.addTimes(d.requests, n); f.pool.diverse(set, sum) {
-					break
-				}
-			}
-			if n == 0 {
-				continue
-			}
-		}
-		needed = true
 		b.set = set
 		b.items = append(b.items, item{shape: d.shape, n: n, from: i})
 		b.sum.addTimes(d.requests, n)
@@ -233,6 +207,43 @@ func (f *filler) fillType(t int32) (bin, float64) {
 		worth += float64(float64(n) * d.value)
 	}
 	return b, worth
+}
+
+// fitting returns how many pods of a demand go into the bin that is being filled, and the set that it then has. A bin of an
+// exotic type starts with a pod that no other type would do for.
+func (f *filler) fitting(b *bin, d *demand) (n int64, set int32) {
+	t := b.typ
+	first := b.set == none
+	if d.n == 0 || !f.pool.sets.all[d.set].has.has(t) || first && f.pool.sets.cat.types[t].exotic && !d.types.has(t) {
+		return 0, none
+	}
+	if n = d.requests.times(f.load.room, d.n); n == 0 {
+		return 0, none
+	}
+	if n = f.within(d, n); n == 0 {
+		return 0, none
+	}
+	if set = d.set; !first {
+		if set = f.pool.sets.meet(b.set, d.set); set == none || !f.pool.sets.all[set].has.has(t) {
+			return 0, none
+		}
+	}
+	if f.pool.picky {
+		n = f.mostDiverse(b, d, set, n)
+	}
+	return n, set
+}
+
+// mostDiverse returns how many pods of a demand, at most n, the bin takes and still leaves the values that the pool asks for.
+func (f *filler) mostDiverse(b *bin, d *demand, set int32, n int64) int64 {
+	sum := make(vec, len(b.sum))
+	for ; n > 0; n-- {
+		copy(sum, b.sum)
+		if sum.addTimes(d.requests, n); f.pool.diverse(set, sum) {
+			break
+		}
+	}
+	return n
 }
 
 func (l *load) reset(room vec, ports []cluster.HostPort) {

@@ -161,8 +161,8 @@ func (k *packer) classify() {
 	var key []byte
 	for i := range k.snap.Pods {
 		p := &k.snap.Pods[i]
-		at, known := k.hostOf[p.NodeName]
-		if p.NodeName == "" || !known || p.Terminal() || p.DeletionUnix != 0 {
+		at, known := k.hostOfPod(p)
+		if !known || p.Terminal() || p.DeletionUnix != 0 {
 			continue
 		}
 		key = k.labelText(append(key[:0], p.Namespace...), p.Labels)

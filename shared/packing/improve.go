@@ -1,7 +1,6 @@
 package packing
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -29,18 +28,31 @@ func (f *filler) improve(greedy []bin) []bin {
 		p.add(column{typ: b.typ, set: b.set, items: b.items, cost: float64(f.pool.sets.all[b.set].price[b.typ])})
 	}
 	p.optimise()
-	f.generate(p, counts, workBudget)
-	if found := f.round(p, counts); found != nil {
-		if cost := f.costOf(found); cost < bestCost {
+	budget := f.budget(counts)
+	f.generate(p, counts, budget)
+	for _, found := range [][]bin{f.round(p, counts), f.dive(p, counts, budget/2)} {
+		if cost := f.costOf(found); found != nil && cost < bestCost {
 			best, bestCost = found, cost
 		}
 	}
 	return best
 }
 
+// budget bounds the steps of improving a plan for so many pods.
+func (f *filler) budget(counts []int64) int {
+	total := int64(0)
+	for _, n := range counts {
+		total += n
+	}
+	return int(min(workBudget, total*workPerPod))
+}
+
 // workBudget bounds the steps of column generation, in numbers looked at. It is a number of steps and not a time, so that
 // the plan does not depend on the machine.
-const workBudget = 150_000_000
+const (
+	workBudget = 150_000_000
+	workPerPod = 25_000
+)
 
 // maxRows is how many demands the programme takes: its steps grow with their square.
 const maxRows = 600
@@ -102,8 +114,8 @@ func (f *filler) newProgramme(counts []int64) *master {
 
 // generate lets columns enter until none pays or the budget is spent. Columns are sought at prices between those of the
 // present solution, which swing wildly, and a steady centre: the prices that have proved the highest lower bound so far,
-// which at first are those of the resources. The centre loses its pull when it no longer helps.
-func (f *filler) generate(p *master, counts []int64, budget int) {
+// which at first are those of the resources. The centre loses its pull when it no longer helps. It returns the steps taken.
+func (f *filler) generate(p *master, counts []int64, budget int) int {
 	search := newSearch(f, counts)
 	centre, mixed := make([]float64, p.m), make([]float64, p.m)
 	for i := range f.demands {
@@ -132,29 +144,76 @@ func (f *filler) generate(p *master, counts []int64, budget int) {
 		}
 		switch cost := p.cost(); {
 		case cost-proved <= float64(1e-4*cost):
-			return
+			return search.work
 		case entered:
 		case pull < 0.01 && search.limit >= thorough:
-			return
+			return search.work
 		case pull < 0.01:
 			search.limit, pull = thorough, 0.5
 		default:
 			pull *= 0.5
 		}
 	}
+	return search.work
 }
 
 // round uses each column of the solution as often as its whole part says, and fills the rest greedily at the programme's
 // prices.
 func (f *filler) round(p *master, counts []int64) []bin {
 	left := slices.Clone(counts)
-	var out []bin
-	order := make([]int, p.m)
-	for i := range order {
-		order[i] = i
+	out := f.wholeParts(p, left)
+	return f.finishGreedily(p, left, out)
+}
+
+// dive uses whole parts like round, but solves the programme anew for what is left, and where no column is used once in full
+// it rounds the fullest one up. It costs more steps than round and is often closer to the programme's cost.
+func (f *filler) dive(p *master, counts []int64, budget int) []bin {
+	left := slices.Clone(counts)
+	out := f.wholeParts(p, left)
+	for work := 0; work < budget && slices.ContainsFunc(left, func(n int64) bool { return n > 0 }); {
+		next := f.newProgramme(left)
+		if next == nil {
+			break
+		}
+		for i := range p.columns {
+			if c := clip(&p.columns[i], left); c.typ != none && len(c.items) > 0 {
+				next.columns = append(next.columns, c)
+			}
+		}
+		work += next.optimise() + len(next.columns)*next.m
+		work += f.generate(next, left, budget/32)
+		found := f.wholeParts(next, left)
+		if len(found) == 0 {
+			if found = f.roundUp(next, left); len(found) == 0 {
+				break
+			}
+		}
+		out = append(out, found...)
+		p = next
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.amount[b], p.amount[a]) })
-	for _, i := range order {
+	return f.finishGreedily(p, left, out)
+}
+
+// clip leaves out of a column what is no longer asked for.
+func clip(c *column, left []int64) column {
+	out := *c
+	if !slices.ContainsFunc(c.items, func(it item) bool { return it.n > left[it.from] }) {
+		return out
+	}
+	out.items = nil
+	for _, it := range c.items {
+		if it.n = min(it.n, left[it.from]); it.n > 0 {
+			out.items = append(out.items, it)
+		}
+	}
+	return out
+}
+
+// wholeParts fills bins for the whole part of each column's use and takes their pods from left. The columns used most come
+// first.
+func (f *filler) wholeParts(p *master, left []int64) []bin {
+	var out []bin
+	for _, i := range p.byAmount() {
 		if p.basis[i] < 0 || p.columns[p.basis[i]].typ == none {
 			continue
 		}
@@ -164,21 +223,42 @@ func (f *filler) round(p *master, counts []int64) []bin {
 			times = min(times, left[it.from]/it.n)
 		}
 		if times > 0 {
-			out = append(out, f.binOf(c, times))
-			for _, it := range c.items {
-				left[it.from] -= it.n * times
-			}
+			out = append(out, f.use(c, times, left))
 		}
 	}
+	return out
+}
+
+// roundUp fills one bin by the column that is used most of all that are not used once in full.
+func (f *filler) roundUp(p *master, left []int64) []bin {
+	for _, i := range p.byAmount() {
+		if p.basis[i] < 0 || p.amount[i] < tiny {
+			continue
+		}
+		if c := clip(&p.columns[p.basis[i]], left); c.typ != none && len(c.items) > 0 {
+			return []bin{f.use(&c, 1, left)}
+		}
+	}
+	return nil
+}
+
+// use fills bins by a column and takes their pods from left.
+func (f *filler) use(c *column, times int64, left []int64) bin {
+	for _, it := range c.items {
+		left[it.from] -= it.n * times
+	}
+	return f.binOf(c, times)
+}
+
+// finishGreedily fills bins for what is left, at the programme's prices; nil if some pods find no bin.
+func (f *filler) finishGreedily(p *master, left []int64, out []bin) []bin {
 	for i := range f.demands {
 		f.demands[i].n = left[i]
 		f.demands[i].value = max(p.dual[i], tiny)
 	}
 	out = append(out, f.greedy()...)
-	for i := range f.demands {
-		if f.demands[i].n > 0 {
-			return nil
-		}
+	if slices.ContainsFunc(f.demands, func(d demand) bool { return d.n > 0 }) {
+		return nil
 	}
 	return out
 }

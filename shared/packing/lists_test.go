@@ -169,26 +169,31 @@ func BenchmarkPack_RealLists(b *testing.B) {
 		gpu    bool
 		cpu    int
 		jitter int64 // percent
+		spot   bool
 	}{
-		{"openb-default.csv", 100, false, 0, 0},
-		{"openb-default.csv", 1000, false, 0, 0},
-		{"openb-default.csv", 5000, false, 0, 0},
-		{"openb-default.csv", 8152, false, 0, 0},
-		{"openb-default.csv", 97824, false, 0, 0},
-		{"openb-default.csv", 1000, false, 96, 0},
-		{"openb-default.csv", 5000, false, 96, 0},
-		{"openb-default.csv", 8152, false, 96, 0},
-		{"openb-default.csv", 8152, false, 0, 10},
-		{"openb-default.csv", 97824, false, 0, 10},
-		{"openb-default.csv", 8152, true, -1, 0},
-		{"azure-v1-50k.csv", 10000, false, 0, 0},
-		{"azure-v1-50k.csv", 50000, false, 64, 0},
+		{"openb-default.csv", 100, false, 0, 0, false},
+		{"openb-default.csv", 1000, false, 0, 0, false},
+		{"openb-default.csv", 5000, false, 0, 0, false},
+		{"openb-default.csv", 8152, false, 0, 0, false},
+		{"openb-default.csv", 97824, false, 0, 0, false},
+		{"openb-default.csv", 1000, false, 96, 0, false},
+		{"openb-default.csv", 5000, false, 96, 0, false},
+		{"openb-default.csv", 8152, false, 96, 0, false},
+		{"openb-default.csv", 8152, false, 0, 0, true},
+		{"openb-default.csv", 8152, false, 0, 10, false},
+		{"openb-default.csv", 97824, false, 0, 10, false},
+		{"openb-default.csv", 8152, true, -1, 0, false},
+		{"azure-v1-50k.csv", 10000, false, 0, 0, false},
+		{"azure-v1-50k.csv", 50000, false, 64, 0, false},
 	} {
-		b.Run(fmt.Sprintf("%s/%d pods/gpu %v/max %d CPU/jitter %d", c.file, c.n, c.gpu, c.cpu, c.jitter), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%s/%d pods/gpu %v/max %d CPU/jitter %d/spot %v", c.file, c.n, c.gpu, c.cpu, c.jitter, c.spot), func(b *testing.B) {
 			pool := quickStart(max(c.cpu, 0))
 			if c.cpu < 0 {
 				pool.Template.Requirements = []cluster.Expression{{Key: cluster.LabelCapacityType, Operator: cluster.In, Values: []string{"on-demand"}},
 					{Key: "karpenter.k8s.aws/instance-category", Operator: cluster.NotIn, Values: []string{"t"}}}
+			}
+			if c.spot {
+				pool.Template.Requirements[2].Values = []string{"spot"}
 			}
 			snap := cluster.Snapshot{
 				Cluster: "bench", Pods: realPods(b, c.file, c.n, c.gpu), NodePools: []cluster.NodePool{pool},
@@ -273,4 +278,31 @@ func mix(n int) []cluster.Pod {
 		})
 	}
 	return out
+}
+
+// BenchmarkPack_FullCluster packs a few pods onto a large cluster that has no room for them: what a wake-up costs.
+func BenchmarkPack_FullCluster(b *testing.B) {
+	const nodes, podsPerNode = 5000, 10
+	snap := cluster.Snapshot{
+		Cluster: "bench", NodePools: []cluster.NodePool{quickStart(0)}, Types: map[string][]cluster.InstanceType{"default": smallCatalog()},
+	}
+	full := &cluster.PodSpec{Requests: cluster.Resources{MilliCPU: 390, MemoryBytes: 1 << 30, Pods: 1}}
+	for i := range nodes {
+		name := fmt.Sprintf("node-%04d", i)
+		snap.Nodes = append(snap.Nodes, cluster.Node{
+			Name: cluster.NodeName(name), Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelZone: "us-east-1a", cluster.LabelArch: "amd64"},
+			Allocatable: cluster.Resources{MilliCPU: 4000, MemoryBytes: 16 << 30, Pods: 58},
+		})
+		for j := range podsPerNode {
+			snap.Pods = append(snap.Pods, cluster.Pod{
+				PodRef: cluster.PodRef{Namespace: "default", Name: fmt.Sprintf("bound-%d-%d", i, j), UID: cluster.PodUID(fmt.Sprintf("bound-%d-%d", i, j))},
+				Spec:   full, NodeName: cluster.NodeName(name), Phase: cluster.PodRunning,
+			})
+		}
+	}
+	snap.Pods = append(snap.Pods, mix(100)...)
+	b.ReportAllocs()
+	for b.Loop() {
+		packing.Pack(snap, packing.Options{})
+	}
 }

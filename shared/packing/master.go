@@ -1,5 +1,10 @@
 package packing
 
+import (
+	"cmp"
+	"slices"
+)
+
 // column is a way to fill one node: how many pods of which demands, on which type, at which price.
 type column struct {
 	typ   int32
@@ -82,7 +87,7 @@ func (p *master) optimise() int {
 		if !p.pivot(entering, -most) {
 			break
 		}
-		work += p.m * p.m / 2
+		work += p.m * p.m / 8
 	}
 	return work
 }
@@ -148,4 +153,14 @@ func (p *master) cost() float64 {
 		}
 	}
 	return sum
+}
+
+// byAmount returns the rows of the basis, those whose columns are used most first.
+func (p *master) byAmount() []int {
+	order := make([]int, p.m)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.amount[b], p.amount[a]) })
+	return order
 }

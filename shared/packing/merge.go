@@ -29,11 +29,14 @@ func (k *packer) fillMerged(p int32, demands []demand) []bin {
 	return f.realise(f.improve(planned), classes, demands)
 }
 
-// merge puts demands into at most maxRows classes, on the finest grid of sizes that does it. Demands with rules inside a node
+// mergedRows is how many classes there may be. More would be closer to the true sizes, but the programme would not get as far.
+const mergedRows = 400
+
+// merge puts demands into at most mergedRows classes, on the finest grid of sizes that does it. Demands with rules inside a node
 // keep a class of their own.
 func merge(demands []demand) []class {
 	for grid := 0.02; ; grid *= 1.5 {
-		if classes := onGrid(demands, grid); len(classes) <= maxRows || grid > 10 {
+		if classes := onGrid(demands, grid); len(classes) <= mergedRows || grid > 10 {
 			return classes
 		}
 	}

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"maps"
 	"slices"
 	"treadle/shared/cluster"
 )
@@ -14,9 +15,11 @@ type bin struct {
 	sum   vec   // what the pods of one bin request
 	times int64 // how many equal bins are to be opened
 
-	free  vec // what the target has left
-	ports []cluster.HostPort
-	pods  []int32
+	opened bool
+	booked []int32 // reserved offers that the claim may be launched into
+	free   vec     // what the target has left
+	ports  []cluster.HostPort
+	pods   []int32
 }
 
 // item is a number of pods of a shape in one bin.
@@ -115,15 +118,16 @@ func (k *packer) openOneByOne(i int32, round int) {
 
 // checkpoint holds what opening bins changes.
 type checkpoint struct {
-	bins   int
-	groups []group
-	left   []vec
-	nodes  []int64
-	pods   [][]int32
+	bins     int
+	groups   []group
+	left     []vec
+	nodes    []int64
+	pods     [][]int32
+	reserved map[string]int
 }
 
 func (k *packer) checkpoint(shapes []int32) checkpoint {
-	c := checkpoint{bins: len(k.bins)}
+	c := checkpoint{bins: len(k.bins), reserved: maps.Clone(k.reserved)}
 	for i := range k.topology.groups {
 		g := k.topology.groups[i]
 		g.matched, g.owners = slices.Clone(g.matched), slices.Clone(g.owners)
@@ -139,7 +143,7 @@ func (k *packer) checkpoint(shapes []int32) checkpoint {
 }
 
 func (k *packer) restore(c checkpoint, shapes []int32) {
-	k.bins, k.topology.groups = k.bins[:c.bins], c.groups
+	k.bins, k.topology.groups, k.reserved = k.bins[:c.bins], c.groups, c.reserved
 	for i := range k.pools {
 		k.pools[i].left, k.pools[i].nodes = c.left[i], c.nodes[i]
 	}
@@ -215,20 +219,27 @@ func (p *pool) holding(set int32, requests vec) bitset {
 // many it opened.
 func (k *packer) open(b bin, round int) int64 {
 	pool := &k.pools[b.pool]
-	largest := pool.sets.cat.types[b.typ].capacity
-	if pool.limited() { // the options matter only then; the target itself can always be had
-		options := k.options(&b)
-		if len(options) == 0 {
-			return 0
-		}
-		largest = pool.largest(options)
-	}
+	// Options matter before the claim is written only for limits and reservations; the target itself can always be had.
+	plain := !pool.limited() && len(pool.sets.ranked(b.set)[rank(cluster.Reserved)]) == 0
 	opened := int64(0)
-	for opened < b.times && pool.within(largest) {
-		pool.take(largest)
-		opened++
+	for ; opened < b.times; opened++ {
 		one := bin{pool: b.pool, set: b.set, typ: b.typ, sum: slices.Clone(b.sum), free: slices.Clone(pool.free[b.typ]), ports: slices.Clip(pool.ports[b.typ])}
 		one.free.sub(b.sum)
+		capacity := pool.sets.cat.types[b.typ].capacity
+		if !plain {
+			options := k.options(&one)
+			if len(options) == 0 {
+				break
+			}
+			if capacity = pool.largest(options); pool.within(capacity) {
+				k.book(&one, options)
+			}
+		}
+		if !pool.within(capacity) {
+			break
+		}
+		pool.take(capacity)
+		one.opened = true
 		place := int32(len(k.hosts) + len(k.bins))
 		k.bins = append(k.bins, one)
 		last := &k.bins[len(k.bins)-1]

@@ -33,11 +33,13 @@ type packer struct {
 	hosts       []host // in the order in which they are tried
 	hostOf      map[cluster.NodeName]int32
 	leaving     map[cluster.NodeName]bool
+	seated      map[cluster.PodUID]int32 // nominated pods, by the host whose room they have taken
 	topology    *topology
 	anyTopology bool
 	labelKeys   []string // labels that some selector reads
 	shapes      []shape
 	bins        []bin
+	reserved    map[string]int // by reservation: how many claims of this plan may take one
 	plan        plan.Plan
 }
 
@@ -46,7 +48,7 @@ type packer struct {
 func Pack(snap cluster.Snapshot, o Options) plan.Plan {
 	k := &packer{
 		snap: &snap, o: o, byClass: map[string]*sets{}, topology: newTopology(),
-		hostOf: map[cluster.NodeName]int32{}, leaving: map[cluster.NodeName]bool{},
+		hostOf: map[cluster.NodeName]int32{}, leaving: map[cluster.NodeName]bool{}, reserved: map[string]int{},
 	}
 	// 1. Compile: names to numbers, pools with their types and daemons, hosts with their room, pods to shapes.
 	k.dims = k.findDims()
@@ -56,6 +58,7 @@ func Pack(snap cluster.Snapshot, o Options) plan.Plan {
 		k.pools = append(k.pools, k.newPool(p))
 	}
 	k.findHosts()
+	k.seatNominated()
 	k.findLabelKeys()
 	k.classify()
 	k.ownBound()

@@ -232,34 +232,39 @@ func (k *packer) fillBins(s *shape, l *level) {
 	for progress := true; progress && len(s.pods) > 0; {
 		progress = false
 		for i := range k.bins {
-			b := &k.bins[i]
-			n := s.requests.times(b.free, int64(len(s.pods)))
+			n, set := k.roomIn(s, l, i)
 			if n == 0 {
 				continue
-			}
-			pool := &k.pools[b.pool]
-			set := k.settle(s, l, pool, pool.sets.meet(b.set, l.in[b.pool]))
-			if set == none || !pool.sets.all[set].has.has(b.typ) || len(s.spec.HostPorts) > 0 && conflicts(s.spec.HostPorts, b.ports) {
-				continue
-			}
-			if n = k.mayJoin(s, l, int32(len(k.hosts)+i), set, min(n, l.perNode(s))); n == 0 {
-				continue
-			}
-			if pool.picky {
-				sum := slices.Clone(b.sum)
-				sum.add(s.requests)
-				if n = 1; !pool.diverse(set, sum) {
-					continue
-				}
-				progress = true
 			}
 			k.addTo(s, l, i, set, n)
 			if len(s.pods) == 0 {
 				return
 			}
-			progress = progress || len(l.rules) > 0
+			// Pods that count elsewhere may open a bin that was closed to their equals; a picky pool takes them one by one.
+			progress = progress || len(l.rules) > 0 || k.pools[k.bins[i].pool].picky
 		}
 	}
+}
+
+// roomIn returns how many pods of the shape may go to an open bin now, and the set that it then has.
+func (k *packer) roomIn(s *shape, l *level, i int) (n int64, set int32) {
+	b := &k.bins[i]
+	if n = s.requests.times(b.free, int64(len(s.pods))); n == 0 {
+		return 0, none
+	}
+	pool := &k.pools[b.pool]
+	set = k.settle(s, l, pool, pool.sets.meet(b.set, l.in[b.pool]))
+	if set == none || !pool.sets.all[set].has.has(b.typ) || len(s.spec.HostPorts) > 0 && conflicts(s.spec.HostPorts, b.ports) {
+		return 0, none
+	}
+	if pool.picky {
+		sum := slices.Clone(b.sum)
+		sum.add(s.requests)
+		if n = 1; !pool.diverse(set, sum) {
+			return 0, none
+		}
+	}
+	return k.mayJoin(s, l, int32(len(k.hosts)+i), set, min(n, l.perNode(s))), set
 }
 
 // perNode is how many pods of the shape host ports and its own rules let onto one node.

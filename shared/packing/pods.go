@@ -34,8 +34,9 @@ func comparePods(a, b *cluster.Pod) int {
 // provisionable reports whether p waits for a node that Treadle may make (S-026 to S-030). A pod that the scheduler has not
 // called unschedulable yet counts once it is old enough, because the call that wakes Treadle comes before the condition.
 func (k *packer) provisionable(p *cluster.Pod) bool {
+	_, seated := k.seated[p.UID]
 	switch {
-	case p.NodeName != "" || p.NominatedNode != "" || p.Terminal() || p.DeletionUnix != 0:
+	case p.NodeName != "" || seated || p.Terminal() || p.DeletionUnix != 0:
 		return false
 	case p.Daemon() || p.Static() || p.Spec.Gated || optedOut(p.Spec):
 		return false

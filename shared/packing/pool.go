@@ -17,6 +17,7 @@ type pool struct {
 	daemon []vec                // by type: what daemons take
 	ports  [][]cluster.HostPort // by type: host ports of daemons
 	picky  bool                 // minValues must be kept
+	supple bitset               // spot types that others can stand in for; nil until it is asked for
 	left   vec                  // what the limits leave; unlimited where there is no limit
 	nodes  int64                // how many more nodes the limits leave
 	fault  plan.Reason          // why nothing can come from the pool; Rule is "" if something can

@@ -85,10 +85,13 @@ func (p *pool) reasonFor(d *dims, s *shape, wants cluster.Requirements) plan.Rea
 				count(r.MinValues, "value"), r.Key, n)}
 		}
 	}
-	if within := p.affordable(can); within.empty() || s.denied.Rule == "" {
+	switch {
+	case p.affordable(can).empty():
 		return plan.Reason{Rule: "limits", Detail: p.limitShortage(d, can)}
+	case s.denied.Rule != "":
+		return s.denied
 	}
-	return s.denied
+	return plan.Reason{Rule: "offerings", Detail: "what would hold it is taken by other pods of this plan"}
 }
 
 // affordable returns the types that the pool's limits leave room for.

@@ -134,31 +134,11 @@ func (k *packer) domainsOf(p *pool, set, key int32) []int32 {
 		return domains
 	}
 	name := k.topology.keys[key].name
-	var values []string
-	add := func(v string) {
-		if v != "" && !slices.Contains(values, v) {
-			values = append(values, v)
-		}
-	}
-	cat := p.sets.cat
-	switch name {
-	case cluster.LabelZone, cluster.LabelZoneID, cluster.LabelCapacityType:
-		for i := range cat.offers {
-			o := &cat.offers[i]
-			if v := o.label(name); s.types.has(o.typ) && !slices.Contains(values, v) && o.meets(s.reqs) {
-				add(v)
-			}
-		}
-	default:
-		if col := cat.columns[name]; col != nil {
-			for t := range s.types.all {
-				if v := col.of[t]; v >= 0 {
-					add(col.values[v])
-				}
-			}
-		} else if r, found := s.reqs.Get(name); found {
+	values := p.sets.cat.values(s, name)
+	if values == nil {
+		if r, found := s.reqs.Get(name); found {
 			listed, _ := r.Values()
-			values = listed
+			values = slices.Clone(listed)
 		}
 	}
 	slices.Sort(values)
@@ -170,6 +150,33 @@ func (k *packer) domainsOf(p *pool, set, key int32) []int32 {
 		s.domains = map[int32][]int32{}
 	}
 	s.domains[key] = out
+	return out
+}
+
+// values returns the values that a label may have on nodes made under a set, as far as types and offerings decide it; nil for
+// a label that they do not have.
+func (c *catalog) values(s *set, name string) []string {
+	var out []string
+	add := func(v string) {
+		if v != "" && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	switch col := c.columns[name]; {
+	case name == cluster.LabelZone, name == cluster.LabelZoneID, name == cluster.LabelCapacityType:
+		for i := range c.offers {
+			o := &c.offers[i]
+			if v := o.label(name); s.types.has(o.typ) && !slices.Contains(out, v) && o.meets(s.reqs) {
+				add(v)
+			}
+		}
+	case col != nil:
+		for t := range s.types.all {
+			if v := col.of[t]; v >= 0 {
+				add(col.values[v])
+			}
+		}
+	}
 	return out
 }
 

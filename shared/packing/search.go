@@ -14,7 +14,8 @@ type search struct {
 	work   int     // numbers looked at so far
 	ratio  float64 // least cost of the last type over the most that its filling can be worth, at most one
 
-	lp      relaxation
+	lp      tableau
+	room    []float64 // by resource: what all of it is worth
 	items   []candidatePods
 	chosen  []int64 // by position in items
 	record  []int64 // the best so far
@@ -59,7 +60,7 @@ func (s *search) best(t int32, worth []float64) (column, bool) {
 		return column{}, false
 	}
 	cost := s.leastCost(t)
-	bound := s.lp.solve(s, room)
+	bound := s.relax(room)
 	s.ratio = min(1, cost/bound)
 	if bound <= float64(cost*(1+1e-6)) {
 		return column{}, false
@@ -68,7 +69,7 @@ func (s *search) best(t int32, worth []float64) (column, bool) {
 		it := &s.items[i]
 		for j, n := range f.demands[it.from].requests {
 			if n > 0 && room[j] > 0 {
-				it.price += float64(s.lp.price[j] * (float64(n) / float64(room[j])))
+				it.price += float64(s.room[j] * (float64(n) / float64(room[j])))
 			}
 		}
 		it.density = it.worth / max(it.price, 1e-12)
@@ -100,46 +101,56 @@ func (s *search) leastCost(t int32) float64 {
 // branch tries counts for the item at position i, the largest first, and everything after it. value is what has been chosen
 // so far is worth, roomWorth what is left of the room is worth.
 func (s *search) branch(i int, set int32, value, roomWorth float64) {
-	f := s.f
 	for ; i < len(s.items); i++ {
-		it := &s.items[i]
-		if value+float64(roomWorth*it.density) <= float64(s.value*(1+1e-9)) || s.nodes <= 0 {
+		if value+float64(roomWorth*s.items[i].density) <= float64(s.value*(1+1e-9)) || s.nodes <= 0 {
 			return
 		}
-		s.work += len(f.load.room)
-		d := &f.demands[it.from]
-		n := d.requests.times(f.load.room, s.counts[it.from])
-		if n == 0 {
-			continue
-		}
-		if n = f.within(d, n); n == 0 {
-			continue
-		}
-		joined := d.set
-		if set != none && set != d.set {
-			if joined = f.pool.sets.meet(set, d.set); joined == none || !f.pool.sets.all[joined].has.has(s.target) {
-				continue
-			}
-		}
+		s.work += len(s.f.load.room)
+		n, joined := s.most(&s.items[i], set)
 		for ; n > 0 && s.nodes > 0; n-- {
-			s.nodes--
-			gain := value + float64(it.worth*float64(n))
-			rest := max(0, roomWorth-float64(it.price*float64(n)))
-			if next := s.densityAfter(i); gain+float64(rest*next) <= s.value {
-				// Fewer of this item leave more room, but room is worth less to the items that follow.
+			if !s.try(i, n, joined, value, roomWorth) {
 				break
 			}
-			undo := f.load.put(f, d, n)
-			s.chosen[i] = n
-			if gain > s.value && s.mayEnd(joined) {
-				s.value = gain
-				s.record = append(s.record[:0], s.chosen...)
-			}
-			s.branch(i+1, joined, gain, rest)
-			s.chosen[i] = 0
-			f.load.take(f, d, n, undo)
 		}
 	}
+}
+
+// most returns how many pods of an item the bin takes now, and the set that it then has.
+func (s *search) most(it *candidatePods, set int32) (n int64, joined int32) {
+	f := s.f
+	d := &f.demands[it.from]
+	if n = d.requests.times(f.load.room, s.counts[it.from]); n == 0 {
+		return 0, none
+	}
+	if joined = d.set; set != none && set != d.set {
+		if joined = f.pool.sets.meet(set, d.set); joined == none || !f.pool.sets.all[joined].has.has(s.target) {
+			return 0, none
+		}
+	}
+	return f.within(d, n), joined
+}
+
+// try puts n pods of the item at position i into the bin and branches over what follows. It reports false if neither that nor
+// fewer pods of the item can come to more than the record.
+func (s *search) try(i int, n int64, set int32, value, roomWorth float64) bool {
+	it := &s.items[i]
+	s.nodes--
+	gain := value + float64(it.worth*float64(n))
+	rest := max(0, roomWorth-float64(it.price*float64(n)))
+	if gain+float64(rest*s.densityAfter(i)) <= s.value {
+		return false // fewer leave more room, but room is worth less to the items that follow
+	}
+	d := &s.f.demands[it.from]
+	undo := s.f.load.put(s.f, d, n)
+	s.chosen[i] = n
+	if gain > s.value && s.mayEnd() {
+		s.value = gain
+		s.record = append(s.record[:0], s.chosen...)
+	}
+	s.branch(i+1, set, gain, rest)
+	s.chosen[i] = 0
+	s.f.load.take(s.f, d, n, undo)
+	return true
 }
 
 func (s *search) densityAfter(i int) float64 {
@@ -150,7 +161,7 @@ func (s *search) densityAfter(i int) float64 {
 }
 
 // mayEnd reports whether what is chosen may be a node: an exotic type needs a pod that no other type would do for.
-func (s *search) mayEnd(set int32) bool {
+func (s *search) mayEnd() bool {
 	f := s.f
 	if !f.pool.sets.cat.types[s.target].exotic {
 		return true
@@ -187,85 +198,24 @@ func (s *search) column(t int32) (column, bool) {
 	return c, value > c.cost
 }
 
-// relaxation is the knapsack with fractions of pods, solved by the simplex method on one row a resource.
-type relaxation struct {
-	table [][]float64
-	basis []int
-	price []float64 // by resource: worth of all room of it
-}
-
-// solve returns the worth of the best fractional filling of the room.
-func (r *relaxation) solve(s *search, room vec) float64 {
-	rows, n := len(room), len(s.items)
-	width := n + rows + 1
-	for len(r.table) <= rows {
-		r.table = append(r.table, nil)
-	}
-	for j := range rows + 1 {
-		if cap(r.table[j]) < width {
-			r.table[j] = make([]float64, width)
+// relax solves the knapsack with fractions of pods and returns what the best filling of the room is worth. It leaves what all
+// the room of each resource is worth in s.room.
+func (s *search) relax(room vec) float64 {
+	s.lp.reset(len(room), len(s.items))
+	for j, have := range room {
+		row := s.lp.row(j)
+		row[len(s.items)] = 1
+		for i := range s.items {
+			if q := s.f.demands[s.items[i].from].requests[j]; q > 0 && have > 0 {
+				row[i] = float64(q) / float64(have)
+			}
 		}
-		r.table[j] = r.table[j][:width]
-		clear(r.table[j])
-	}
-	r.basis = r.basis[:0]
-	goal := r.table[rows]
-	for j := range rows {
-		r.table[j][n+j], r.table[j][width-1] = 1, 1
-		r.basis = append(r.basis, n+j)
 	}
 	for i := range s.items {
-		goal[i] = -s.items[i].worth
-		for j, q := range s.f.demands[s.items[i].from].requests {
-			if q > 0 && room[j] > 0 {
-				r.table[j][i] = float64(q) / float64(room[j])
-			}
-		}
+		s.lp.want(i, s.items[i].worth)
 	}
-	for range 60 {
-		enter := -1
-		for j := range width - 1 {
-			if goal[j] < -tiny && (enter < 0 || goal[j] < goal[enter]) {
-				enter = j
-			}
-		}
-		if enter < 0 {
-			break
-		}
-		leave := -1
-		for j := range rows {
-			if x := r.table[j][enter]; x > tiny && (leave < 0 || r.table[j][width-1]/x < r.table[leave][width-1]/r.table[leave][enter]) {
-				leave = j
-			}
-		}
-		if leave < 0 {
-			break
-		}
-		eliminate(r.table[:rows+1], leave, enter)
-		r.basis[leave] = enter
-		s.work += width * (rows + 1) / 2
-	}
-	r.price = append(r.price[:0], goal[n:n+rows]...)
-	for j := range r.price {
-		r.price[j] = max(0, r.price[j])
-	}
-	return goal[width-1]
-}
-
-// eliminate makes column c a unit vector with its one in row r.
-func eliminate(table [][]float64, r, c int) {
-	row := table[r]
-	scale := 1 / row[c]
-	for j := range row {
-		row[j] *= scale
-	}
-	for i, other := range table {
-		factor := other[c]
-		if i == r || factor == 0 {
-			continue
-		}
-		for j, x := range row {
-			other[j] -= float64(factor * x)
-		}
-	}
+	steps := s.lp.solve(60)
+	s.work += steps * (len(s.items) + 1) * (len(room) + 1) / 2
+	s.room = s.lp.prices(s.room[:0])
+	return s.lp.value()
 }

@@ -71,14 +71,26 @@ func (k *packer) group(pods []int32) {
 		}
 		k.shapes[at].pods = append(k.shapes[at].pods, i)
 	}
+	known := map[string]*shape{}
 	for i := range k.shapes {
-		k.complete(&k.shapes[i])
+		k.complete(&k.shapes[i], known)
 	}
 	k.findGroups()
 }
 
-// complete works out the volumes and levels of a shape.
-func (k *packer) complete(s *shape) {
+// complete works out the volumes and levels of a shape. Shapes without topology that differ only in their requests share
+// their levels.
+func (k *packer) complete(s *shape, known map[string]*shape) {
+	if lonely(s.spec) {
+		rest := *s.spec
+		rest.Requests = cluster.Resources{}
+		key := string(specKey(nil, &rest))
+		if like := known[key]; like != nil {
+			s.fault, s.terms, s.levels = like.fault, like.terms, like.levels
+			return
+		}
+		known[key] = s
+	}
 	rule, detail := podFault(s.spec)
 	volumes := []cluster.Requirements{nil}
 	if rule == "" && len(s.spec.Claims) > 0 {
@@ -174,6 +186,11 @@ func specKey(b []byte, s *cluster.PodSpec) []byte {
 		panic("packing: a pod spec is plain data: " + err.Error())
 	}
 	return append(b, text...)
+}
+
+// lonely reports whether s asks for nothing about other pods or volumes.
+func lonely(s *cluster.PodSpec) bool {
+	return len(s.Affinity)+len(s.AntiAffinity)+len(s.Prefers)+len(s.AntiPrefers)+len(s.Spread)+len(s.Claims) == 0
 }
 
 // plain reports whether s asks for nothing but fixed resources.

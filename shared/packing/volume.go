@@ -159,8 +159,8 @@ func (a attach) fits(all []attachment, limits map[string]int) bool {
 
 // conflict reports whether two host ports cannot be on one node (S-153).
 func conflict(a, b cluster.HostPort) bool {
-	any := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
-	return a.Port == b.Port && cmp.Or(a.Protocol, "TCP") == cmp.Or(b.Protocol, "TCP") && (a.IP == b.IP || any(a.IP) || any(b.IP))
+	every := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	return a.Port == b.Port && cmp.Or(a.Protocol, "TCP") == cmp.Or(b.Protocol, "TCP") && (a.IP == b.IP || every(a.IP) || every(b.IP))
 }
 
 func conflicts(a, b []cluster.HostPort) bool {

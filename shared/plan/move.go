@@ -16,6 +16,8 @@ type Move struct {
 	WantClaim *cluster.NodeClaim
 	// Events are for people, written before anything that cannot be undone.
 	Events []Event
+	// Nominate tells the scheduler that these pods are expected on Node.
+	Nominate []cluster.PodRef
 	// DeleteClaim and DeleteNode delete the object; its finalizer makes that the start of a drain.
 	DeleteClaim, DeleteNode bool
 	// Evict asks for evictions, which disruption budgets may refuse; Kill deletes pods whatever budgets say.

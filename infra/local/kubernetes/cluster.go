@@ -299,10 +299,9 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		var errs []error
 		// The API server hangs in its own shutdown once etcd is gone, so the reverse of the start it is. The two that
 		// only use the API end together.
-		users, servers := c.processes, []*process(nil)
-		if len(users) > 2 {
-			users, servers = c.processes[2:], c.processes[:2]
-		}
+		const etcdAndAPI = 2
+		servers := c.processes[:min(len(c.processes), etcdAndAPI)]
+		users := c.processes[len(servers):]
 		results := make(chan error, len(users))
 		for _, p := range users {
 			go func() { results <- p.stop(ctx) }()

@@ -20,8 +20,8 @@ import (
 
 // The size of the cluster that BenchmarkMirror reads. Making 1,000 nodes and 10,000 pods takes a minute or two.
 var (
-	nodes = flag.Int("nodes", 1000, "nodes of BenchmarkMirror") //nolint:gochecknoglobals // a flag
-	pods  = flag.Int("pods", 10_000, "pods of BenchmarkMirror") //nolint:gochecknoglobals // a flag
+	nodes = flag.Int("nodes", 1000, "nodes of BenchmarkMirror")
+	pods  = flag.Int("pods", 10_000, "pods of BenchmarkMirror")
 )
 
 // BenchmarkMirror reads a cluster of the given size: cold, and resumed after a change of a hundred pods.

@@ -19,7 +19,7 @@ import (
 )
 
 // server is the control plane of all tests; it is set before the first one runs.
-var server *kubernetes.Cluster //nolint:gochecknoglobals // TestMain has no other way to hand it over
+var server *kubernetes.Cluster
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -94,20 +94,20 @@ func admin() (*kube.Client, error) {
 	})
 }
 
-func client(t testing.TB) *kube.Client {
-	t.Helper()
+func client(tb testing.TB) *kube.Client {
+	tb.Helper()
 	c, err := admin()
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(c.Close)
 	return c
 }
 
 // upstream returns Kubernetes' own client, to make what the tests read.
-func upstream(t testing.TB) *clientgo.Clientset {
-	t.Helper()
+func upstream(tb testing.TB) *clientgo.Clientset {
+	tb.Helper()
 	config := server.AdminConfig()
 	config.QPS, config.Burst = 1000, 1000
 	c, err := clientgo.NewForConfig(config)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return c
 }

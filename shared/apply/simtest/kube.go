@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -197,7 +198,7 @@ func (w *World) PatchNodePoolStatus(_ context.Context, old, new cluster.NodePool
 
 // PatchNodeClass replaces the class's finalizers.
 func (w *World) PatchNodeClass(_ context.Context, old, new cluster.NodeClass) error {
-	if slices.Equal(old.Finalizers, new.Finalizers) {
+	if slices.Equal(old.Finalizers, new.Finalizers) && maps.Equal(old.Annotations, new.Annotations) {
 		return nil
 	}
 	return w.write("patch nodeclass "+old.Name, func() error {
@@ -207,6 +208,7 @@ func (w *World) PatchNodeClass(_ context.Context, old, new cluster.NodeClass) er
 		for i := range w.Classes {
 			if w.Classes[i].Name == old.Name {
 				w.Classes[i].Finalizers = slices.Clone(new.Finalizers)
+				w.Classes[i].Annotations = maps.Clone(new.Annotations)
 			}
 		}
 		return nil

@@ -176,7 +176,7 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 		return resumed, err // what was launched is not in this snapshot
 	}
 	p := packing.Pack(snap, packing.Options{})
-	h.explain(ctx, site, &snap, p)
+	h.explain(ctx, site, p)
 	out, err := h.launch(ctx, site, &snap, p)
 	h.Log.InfoContext(ctx, "plan applied", "cluster", site.Name, "plan_id", p.ID, "placed", len(p.Placed), "claims", len(p.Claims),
 		"unplaced", len(p.Unplaced), "refused", out.refused, "dur_ms", h.Now().Sub(start).Milliseconds())

@@ -188,7 +188,7 @@ func (h *Handler) blame(ctx context.Context, site *Site, claims []plan.Claim, ca
 const maxNominated = 10
 
 // explain tells the pods what the plan has for them.
-func (h *Handler) explain(ctx context.Context, site *Site, snap *cluster.Snapshot, p plan.Plan) {
+func (h *Handler) explain(ctx context.Context, site *Site, p plan.Plan) {
 	apply.Each(len(p.Unplaced), func(i int) {
 		one := p.Unplaced[i]
 		note := reasons(one.Reasons)

@@ -51,7 +51,8 @@ func TestNodeClaim_CarriesWhatItsNodeAndItsLaunchNeed(t *testing.T) {
 
 func TestClaimName_IsAKubernetesNameThatRepeats(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, apply.ClaimName("general", "g", 1, 0), apply.ClaimName("general", "g", 1, 0))
+	first := apply.ClaimName("general", "g", 1, 0)
+	require.Equal(t, first, apply.ClaimName("general", "g", 1, 0))
 	seen := map[string]bool{}
 	for n := range 100 {
 		for try := range 2 {

@@ -16,7 +16,7 @@ import (
 // Logger returns the logger of a function: one JSON line a record on standard output, with Lambda's request id and the
 // function's name.
 func Logger(function string) *slog.Logger {
-	var handler slog.Handler = lambdacontext.NewLogHandler()
+	handler := lambdacontext.NewLogHandler()
 	if os.Getenv("AWS_LAMBDA_LOG_FORMAT") != "JSON" {
 		handler = slog.NewJSONHandler(os.Stdout, nil)
 	}

@@ -121,6 +121,7 @@ func (r Requirement) forbidsValues() bool {
 		return true
 	}
 	// Fewer integers in the range than values ruled out: look whether one is left.
+	//nolint:gosec // the difference of two integers fits, whatever wraps on the way
 	if span := uint64(r.high) - uint64(r.low); span >= uint64(len(r.values)) {
 		return false
 	}

@@ -4,10 +4,11 @@ import (
 	"math"
 	"strconv"
 	"testing"
-	"treadle/shared/cluster"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"treadle/shared/cluster"
 )
 
 func expression(key string, op cluster.Operator, values ...string) cluster.Expression {

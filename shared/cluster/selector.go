@@ -27,8 +27,9 @@ func (e Expression) matches(value string, present bool) bool {
 		return present
 	case DoesNotExist:
 		return !present
+	default: // label selectors know no other
+		return false
 	}
-	return false
 }
 
 // And returns a selector that asks for e too. And of a nil selector is nil, as nothing stays nothing.

@@ -80,30 +80,40 @@ func parseField(text string, lo, hi int, names string) (uint64, error) {
 			}
 			step = min(n, hi+1) // so that adding it never overflows
 		}
-		from, to := lo, hi
-		if span != "*" && span != "?" {
-			first, last, ranged := strings.Cut(span, "-")
-			var err error
-			if from, err = value(first, lo, hi, names); err != nil {
-				return 0, err
-			}
-			to = from
-			if ranged {
-				if to, err = value(last, lo, hi, names); err != nil {
-					return 0, err
-				}
-			} else if stepped {
-				to = hi
-			}
-			if to < from {
-				return 0, fmt.Errorf("range %q runs backwards", span)
-			}
+		from, to, err := parseSpan(span, stepped, lo, hi, names)
+		if err != nil {
+			return 0, err
 		}
 		for v := from; v <= to; v += step {
 			bits |= 1 << v
 		}
 	}
 	return bits, nil
+}
+
+// parseSpan reads a value, a range or a star. A value with a step after it runs to the end.
+func parseSpan(span string, stepped bool, lo, hi int, names string) (from, to int, err error) {
+	if span == "*" || span == "?" {
+		return lo, hi, nil
+	}
+	first, last, ranged := strings.Cut(span, "-")
+	if from, err = value(first, lo, hi, names); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case ranged:
+		if to, err = value(last, lo, hi, names); err != nil {
+			return 0, 0, err
+		}
+	case stepped:
+		to = hi
+	default:
+		to = from
+	}
+	if to < from {
+		return 0, 0, fmt.Errorf("range %q runs backwards", span)
+	}
+	return from, to, nil
 }
 
 func value(text string, lo, hi int, names string) (int, error) {

@@ -187,6 +187,7 @@ func refused(all []plan.Refusal) error {
 		sentinel = plan.ErrNoCapacity
 	case "":
 		sentinel = plan.ErrInvalid
+	default:
 	}
 	return fmt.Errorf("%w: %s: %s", sentinel, worst.Code, worst.Message)
 }

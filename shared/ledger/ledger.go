@@ -83,6 +83,7 @@ func (l *Ledger) Add(now time.Time, launch plan.Launch, refusals []plan.Refusal)
 					l.refuse(now, offering{o.InstanceType, o.Zone, launch.CapacityType})
 				}
 			}
+		default: // no news about what is to be had
 		}
 	}
 }

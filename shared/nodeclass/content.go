@@ -36,7 +36,7 @@ func template(o Order, g *group) (*ec2.CreateLaunchTemplateInput, error) {
 		MetadataOptions:                  metadata(o),
 		NetworkInterfaces:                interfaces(o, g),
 		Placement:                        placement(o),
-		CapacityReservationSpecification: reservation(o, g),
+		CapacityReservationSpecification: reservation(g),
 		TagSpecifications:                launchTags(o),
 	}
 	if data.NetworkInterfaces == nil {
@@ -173,7 +173,7 @@ func placement(o Order) *types.LaunchTemplatePlacementRequest {
 
 // reservation keeps instances that are not meant for a reservation out of open ones, which belong to somebody else's plan
 // (L-046).
-func reservation(o Order, g *group) *types.LaunchTemplateCapacityReservationSpecificationRequest {
+func reservation(g *group) *types.LaunchTemplateCapacityReservationSpecificationRequest {
 	if g.reservation.ID == "" {
 		return &types.LaunchTemplateCapacityReservationSpecificationRequest{
 			CapacityReservationPreference: types.CapacityReservationPreferenceNone,

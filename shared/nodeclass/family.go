@@ -118,7 +118,7 @@ func al2Variants(kubernetes, version string) []variant {
 		{parameter(""), standard("amd64")},
 		{parameter("-arm64"), standard("arm64")},
 		{parameter("-gpu"), nvidia("amd64")},
-		{parameter("-gpu"), neuron("amd64")},
+		{parameter("-gpu"), neuron()},
 	}
 }
 
@@ -135,7 +135,7 @@ func al2023Variants(kubernetes, version string) []variant {
 		{parameter("arm64", "standard"), standard("arm64")},
 		{parameter("x86_64", "nvidia"), nvidia("amd64")},
 		{parameter("arm64", "nvidia"), nvidia("arm64")},
-		{parameter("x86_64", "neuron"), neuron("amd64")},
+		{parameter("x86_64", "neuron"), neuron()},
 	}
 }
 
@@ -145,7 +145,7 @@ func bottlerocketVariants(kubernetes, version string) []variant {
 	}
 	return []variant{
 		{parameter("", "x86_64"), standard("amd64")},
-		{parameter("", "x86_64"), neuron("amd64")},
+		{parameter("", "x86_64"), neuron()},
 		{parameter("", "arm64"), standard("arm64")},
 		{parameter("-nvidia", "x86_64"), nvidia("amd64")},
 		{parameter("-nvidia", "arm64"), nvidia("arm64")},
@@ -170,8 +170,8 @@ func nvidia(arch string) []cluster.Expression {
 }
 
 // neuron asks for the maker and not for names of devices, so that an image serves the chips of the next generation too.
-func neuron(arch string) []cluster.Expression {
-	return []cluster.Expression{in(cluster.LabelArch, arch), in(labelAcceleratorMaker, "aws")}
+func neuron() []cluster.Expression {
+	return []cluster.Expression{in(cluster.LabelArch, "amd64"), in(labelAcceleratorMaker, "aws")}
 }
 
 func in(key string, values ...string) cluster.Expression {

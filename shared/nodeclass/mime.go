@@ -2,6 +2,7 @@ package nodeclass
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -58,7 +59,7 @@ func parts(text string) ([]part, error) {
 	reader := multipart.NewReader(message.Body, params["boundary"])
 	for {
 		p, err := reader.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		if err != nil {

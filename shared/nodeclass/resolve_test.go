@@ -565,7 +565,7 @@ func TestResolve_OneImageForTwoKindsOfTypes(t *testing.T) {
 	w.parameters.values = map[string]string{"/aws/service/bottlerocket/aws-k8s-1.36/x86_64/1.50.0/image_id": "ami-x86"}
 	require.Equal(t, []cluster.AMI{
 		{ID: "ami-x86", Name: "al2023-x86", Requirements: standard("amd64")},
-		{ID: "ami-x86", Name: "al2023-x86", Requirements: neuron("amd64")},
+		{ID: "ami-x86", Name: "al2023-x86", Requirements: neuron()},
 	}, w.resolve(t).AMIs)
 }
 

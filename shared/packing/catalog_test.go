@@ -3,6 +3,7 @@ package packing_test
 import (
 	"fmt"
 	"strconv"
+
 	"treadle/shared/cluster"
 )
 

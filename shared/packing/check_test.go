@@ -3,6 +3,7 @@ package packing_test
 import (
 	"fmt"
 	"slices"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

@@ -3,6 +3,7 @@ package packing
 import (
 	"encoding/binary"
 	"slices"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

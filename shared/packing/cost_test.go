@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"treadle/shared/cluster"
-	"treadle/shared/packing"
 
 	"github.com/stretchr/testify/require"
+
+	"treadle/shared/cluster"
+	"treadle/shared/packing"
 )
 
 // manyPods draws n pods; if unique is set no two ask for the same, else there are few shapes.

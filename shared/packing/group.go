@@ -3,6 +3,7 @@ package packing
 import (
 	"encoding/json"
 	"slices"
+
 	"treadle/shared/cluster"
 )
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )
@@ -229,11 +230,9 @@ func (k *packer) typesOf(c *cluster.NodeClaim) []*ctype {
 	return out
 }
 
-// occupy takes bound pods and the daemons that are still to come from the room of the hosts (S-162).
+// occupy takes bound pods and the daemons that are still to come from the room of the hosts.
 func (k *packer) occupy() {
-	running := make([]vec, len(k.hosts))
 	for i := range k.hosts {
-		running[i] = make(vec, len(k.dims.names))
 		if n := k.hosts[i].node; n != nil {
 			k.hostOf[n.Name] = int32(i)
 		}
@@ -242,40 +241,59 @@ func (k *packer) occupy() {
 	for i := range k.pools {
 		k.softTaints = k.softTaints || soft(k.pools[i].Template.Taints)
 	}
+	running := make([]vec, len(k.hosts)) // requests of daemons
 	for i := range k.snap.Pods {
 		p := &k.snap.Pods[i]
 		at, known := k.hostOf[p.NodeName]
 		if p.NodeName == "" || !known || p.Terminal() {
 			continue
 		}
-		h := &k.hosts[at]
 		requests := k.dims.vec(p.Spec.Requests)
-		h.free.sub(requests)
-		h.ports = append(h.ports, p.Spec.HostPorts...)
-		if len(p.Spec.Claims) > 0 {
-			if h.attached == nil {
-				h.attached = attach{}
-			}
-			_, attached, _ := k.volumes.of(p)
-			h.attached.add(attached)
-		}
+		k.occupyBy(&k.hosts[at], p, requests)
 		if p.Daemon() {
+			if running[at] == nil {
+				running[at] = make(vec, len(requests))
+			}
 			running[at].add(requests)
 		}
 	}
 	for i := range k.hosts {
-		h := &k.hosts[i]
-		missing := make(vec, len(k.dims.names))
-		labels := started(h.labels)
-		for j := range k.daemons {
-			if d := &k.daemons[j]; h.expects(d, labels) {
-				missing.add(d.requests)
-			}
-		}
-		missing.sub(running[i])
-		missing.floorZero()
-		h.free.sub(missing)
+		k.expectDaemons(&k.hosts[i], running[i])
 	}
+}
+
+// occupyBy takes what a bound pod holds from its host.
+func (k *packer) occupyBy(h *host, p *cluster.Pod, requests vec) {
+	h.free.sub(requests)
+	h.ports = append(h.ports, p.Spec.HostPorts...)
+	if len(p.Spec.Claims) == 0 {
+		return
+	}
+	if h.attached == nil {
+		h.attached = attach{}
+	}
+	_, attached, _ := k.volumes.of(p)
+	h.attached.add(attached)
+}
+
+// expectDaemons takes what daemons that do not run yet will hold from a host; running is what those hold that do, nil for
+// none. Daemons that should not be there do not make up for others (S-162).
+func (k *packer) expectDaemons(h *host, running vec) {
+	if len(k.daemons) == 0 {
+		return
+	}
+	missing := make(vec, len(k.dims.names))
+	labels := started(h.labels)
+	for j := range k.daemons {
+		if d := &k.daemons[j]; h.expects(d, labels) {
+			missing.add(d.requests)
+		}
+	}
+	if running != nil {
+		missing.sub(running)
+	}
+	missing.floorZero()
+	h.free.sub(missing)
 }
 
 // soft reports whether a taint only asks pods to stay away.

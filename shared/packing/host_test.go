@@ -2,11 +2,12 @@ package packing_test
 
 import (
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
 	"treadle/shared/cluster"
 	"treadle/shared/packing"
 	"treadle/shared/plan"
-
-	"github.com/stretchr/testify/require"
 )
 
 // onDemand is a ready pool that takes any type on demand.

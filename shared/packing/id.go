@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

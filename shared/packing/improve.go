@@ -44,14 +44,15 @@ func (f *filler) budget(counts []int64) int {
 	for _, n := range counts {
 		total += n
 	}
-	return int(min(workBudget, total*workPerPod))
+	return int(min(workBudget, workAtLeast+total*workPerPod))
 }
 
 // workBudget bounds the steps of column generation, in numbers looked at. It is a number of steps and not a time, so that
 // the plan does not depend on the machine.
 const (
-	workBudget = 150_000_000
-	workPerPod = 25_000
+	workBudget  = 150_000_000
+	workAtLeast = 4_000_000
+	workPerPod  = 25_000
 )
 
 // maxRows is how many demands the programme takes: its steps grow with their square.

@@ -11,11 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
 	"treadle/shared/cluster"
 	"treadle/shared/packing"
 	"treadle/shared/plan"
-
-	"github.com/stretchr/testify/require"
 )
 
 // lists is a folder with real pod lists and the EC2 catalogue; what needs them is skipped without it.
@@ -245,6 +246,14 @@ func BenchmarkPack_KarpenterMix(b *testing.B) {
 			b.ReportMetric(float64(len(p.Unplaced)), "unplaced")
 		})
 	}
+}
+
+func TestPack_KarpenterMixIsValid(t *testing.T) {
+	t.Parallel()
+	snap := snapshot(onDemand(), mix(400)...)
+	got := packing.Pack(snap, packing.Options{})
+	require.Empty(t, check(snap, got))
+	require.Empty(t, got.Unplaced)
 }
 
 func mix(n int) []cluster.Pod {

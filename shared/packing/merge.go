@@ -2,7 +2,8 @@ package packing
 
 import (
 	"cmp"
-	"math"
+	"encoding/binary"
+	"math/bits"
 	"slices"
 )
 
@@ -35,21 +36,21 @@ const mergedRows = 400
 // merge puts demands into at most mergedRows classes, on the finest grid of sizes that does it. Demands with rules inside a node
 // keep a class of their own.
 func merge(demands []demand) []class {
-	for grid := 0.02; ; grid *= 1.5 {
-		if classes := onGrid(demands, grid); len(classes) <= mergedRows || grid > 10 {
+	for steps := int64(48); ; steps = steps * 2 / 3 {
+		if classes := onGrid(demands, steps); len(classes) <= mergedRows || steps <= 1 {
 			return classes
 		}
 	}
 }
 
-func onGrid(demands []demand, grid float64) []class {
-	step := 1 / math.Log1p(grid)
+// onGrid merges demands whose CPU and memory fall into the same of so many steps between a power of two and the next.
+func onGrid(demands []demand, steps int64) []class {
 	at := map[string]int{}
 	var out []class
 	var key []byte
 	for i := range demands {
 		d := &demands[i]
-		key = d.cell(key[:0], step, i)
+		key = d.cell(key[:0], steps, i)
 		c, known := at[string(key)]
 		if !known {
 			c = len(out)
@@ -70,25 +71,29 @@ func onGrid(demands []demand, grid float64) []class {
 	return out
 }
 
-// cell appends a key that is equal for demands that may share a class.
-func (d *demand) cell(key []byte, step float64, i int) []byte {
-	number := func(n int64) {
-		for ; n > 0; n >>= 8 {
-			key = append(key, byte(n))
-		}
-		key = append(key, 0xff)
-	}
+// cell appends a key that is equal for demands that may share a class; i is the number of the demand.
+func (d *demand) cell(key []byte, steps int64, i int) []byte {
 	if !d.free {
-		number(int64(i) + 1)
+		key = binary.AppendVarint(key, int64(i)+1)
 	}
-	number(int64(d.set) + 1)
+	key = binary.AppendVarint(key, int64(d.set))
 	for j, n := range d.requests {
-		if (j == cpu || j == memory) && n > 0 {
-			n = 1 + int64(math.Log(float64(n))*step)
+		if j == cpu || j == memory {
+			n = gridStep(n, steps)
 		}
-		number(n)
+		key = binary.AppendVarint(key, n)
 	}
 	return key
+}
+
+// gridStep returns the number of the step that n is in. It is exact, so that it is the same on every machine.
+func gridStep(n, steps int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	octave := int64(bits.Len64(uint64(n)) - 1)
+	high, _ := bits.Mul64(uint64(n)<<(63-octave), 2*uint64(steps)) // steps times n over its power of two
+	return octave*steps + int64(high)
 }
 
 // realise gives the places of planned bins to true pods, and what room is left to more of them.

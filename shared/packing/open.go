@@ -3,6 +3,7 @@ package packing
 import (
 	"maps"
 	"slices"
+
 	"treadle/shared/cluster"
 )
 

@@ -5,11 +5,12 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
-	"treadle/shared/cluster"
-	"treadle/shared/packing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"treadle/shared/cluster"
+	"treadle/shared/packing"
 )
 
 func TestPack_Properties(t *testing.T) {

@@ -2,6 +2,7 @@ package packing
 
 import (
 	"slices"
+
 	"treadle/shared/cluster"
 )
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

@@ -3,6 +3,7 @@ package packing
 import (
 	"strconv"
 	"strings"
+
 	"treadle/shared/cluster"
 )
 

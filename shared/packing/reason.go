@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

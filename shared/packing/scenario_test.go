@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
 	"treadle/shared/cluster"
 	"treadle/shared/packing"
 	"treadle/shared/plan"
-
-	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the plans of the scenarios anew")

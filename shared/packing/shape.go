@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

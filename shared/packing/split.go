@@ -3,6 +3,7 @@ package packing
 import (
 	"cmp"
 	"slices"
+
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
 )

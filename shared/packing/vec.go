@@ -3,6 +3,7 @@ package packing
 import (
 	"math"
 	"slices"
+
 	"treadle/shared/cluster"
 )
 

@@ -90,7 +90,7 @@ func (c *Client) once(ctx context.Context, one call) (body []byte, again bool, e
 	if err != nil {
 		return nil, true, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, true, err

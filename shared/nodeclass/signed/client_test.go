@@ -40,7 +40,8 @@ type service struct {
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	scope := strings.Split(strings.Split(r.Header.Get("Authorization"), "Credential=")[1], ",")[0]
+	_, credential, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	scope, _, _ := strings.Cut(credential, ",")
 	s.signedFor = append(s.signedFor, strings.Join(strings.Split(scope, "/")[2:4], "/"))
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		s.ssm(w, target, body)

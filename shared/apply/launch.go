@@ -152,6 +152,7 @@ func (l *Launcher) launched(ctx context.Context, o Order, claim *cluster.NodeCla
 		With(cluster.Condition{Type: cluster.ConditionLaunched, Status: "True", Reason: "Launched", TransitionUnix: at}).
 		With(pending(cluster.ConditionRegistered, "NodeNotFound", "no node with this provider id has joined yet", at)).
 		With(pending(cluster.ConditionInitialized, "NodeNotFound", "no node with this provider id has joined yet", at)).
+		With(cluster.Condition{Type: cluster.ConditionDrifted, Status: "False", Reason: "NotDrifted", TransitionUnix: at}).
 		WithReady(at, cluster.ConditionLaunched, cluster.ConditionRegistered, cluster.ConditionInitialized)
 	if _, err := l.Kube.PatchNodeClaimStatus(ctx, old, want); err != nil {
 		return fmt.Errorf("record instance %s in nodeclaim %s: %w", instance.ID, claim.Name, err)

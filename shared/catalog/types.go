@@ -26,9 +26,10 @@ type Options struct {
 }
 
 // InstanceTypes returns the types of c as class sees them, in the order of c: what pods can use of each, its labels, and an
-// offering for each zone and capacity type that EC2 sells it under. An offering is available if its price is known, class has
-// a subnet in the zone and an image that runs on the type, the type can do what the class asks for, and it was not refused;
-// the others are listed too, so that a plan can say why they were not taken. Nothing is mutated.
+// offering for each capacity type and zone that EC2 sells it under and class has a subnet in: a zone without one is no domain that
+// pods could be spread over. An offering is available if its price is known, an image runs on the type, the type can do what the
+// class asks for, and it was not refused; the others are listed too, so that a plan can say why they were not taken. Nothing is
+// mutated.
 func InstanceTypes(c Catalog, class cluster.NodeClass, o Options) []cluster.InstanceType {
 	if o.VMMemoryOverheadPercent == 0 {
 		o.VMMemoryOverheadPercent = DefaultVMMemoryOverheadPercent
@@ -124,9 +125,12 @@ func (v *view) offerings(t *Type, usable bool) []cluster.Offering {
 	out := make([]cluster.Offering, 0, 2*len(t.Zones))
 	add := func(zone string, kind cluster.CapacityType, price int64) {
 		id, subnet := v.zones[zone]
+		if !subnet {
+			return
+		}
 		out = append(out, cluster.Offering{
 			Zone: zone, ZoneID: id, CapacityType: kind, PriceMicroUSDPerHour: price,
-			Available: usable && subnet && price > 0 && !v.refused(t.Name, zone, kind),
+			Available: usable && price > 0 && !v.refused(t.Name, zone, kind),
 		})
 	}
 	for _, z := range t.Zones {
@@ -138,7 +142,7 @@ func (v *view) offerings(t *Type, usable bool) []cluster.Offering {
 		}
 	}
 	for _, r := range v.class.Status.Reservations {
-		if r.InstanceType == t.Name {
+		if _, subnet := v.zones[r.Zone]; subnet && r.InstanceType == t.Name {
 			out = append(out, v.reserved(t, r, usable))
 		}
 	}
@@ -155,11 +159,10 @@ func (v *view) offerings(t *Type, usable bool) []cluster.Offering {
 const reservedDiscount = 10_000_000
 
 func (v *view) reserved(t *Type, r cluster.Reservation, usable bool) cluster.Offering {
-	id, subnet := v.zones[r.Zone]
 	return cluster.Offering{
-		Zone: r.Zone, ZoneID: id, CapacityType: cluster.Reserved,
+		Zone: r.Zone, ZoneID: v.zones[r.Zone], CapacityType: cluster.Reserved,
 		PriceMicroUSDPerHour: t.OnDemandMicroUSDPerHour / reservedDiscount,
-		Available: usable && subnet && r.Available > 0 &&
+		Available: usable && r.Available > 0 &&
 			!v.refused(t.Name, r.Zone, cluster.Reserved) && !v.refused(t.Name, r.ID, cluster.Reserved),
 		ReservationID:   r.ID,
 		ReservationLeft: r.Available,

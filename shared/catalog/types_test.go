@@ -391,7 +391,7 @@ func TestInstanceTypes_ReservedOfferings(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, map[string]bool{"cr-full": false, "cr-room": true, "cr-far": false}, find(catalog.Options{}))
-	require.Equal(t, map[string]bool{"cr-full": false, "cr-room": false, "cr-far": false},
+	require.Equal(t, map[string]bool{"cr-full": false, "cr-room": true}, find(catalog.Options{}))
+	require.Equal(t, map[string]bool{"cr-full": false, "cr-room": false},
 		find(catalog.Options{Refused: func(_, place string, _ cluster.CapacityType) bool { return place == "cr-room" }}))
 }

@@ -122,6 +122,7 @@ const (
 	ConditionDrained             = "Drained"
 	ConditionInstanceTerminating = "InstanceTerminating"
 	ConditionConsolidatable      = "Consolidatable"
+	ConditionDrifted             = "Drifted"
 	ConditionDisruptionReason    = "DisruptionReason"
 )
 

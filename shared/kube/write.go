@@ -115,7 +115,11 @@ func (c *Client) PatchNodePoolStatus(ctx context.Context, old, next cluster.Node
 			Conditions: toConditions(p.Conditions),
 		}}
 	}
-	_, err := c.patch(ctx, target{poolsPath + "/" + old.Name + "/status", old.UID, old.ResourceVersion}, part(&old), part(&next), nil)
+	was := part(&old)
+	if len(old.Conditions) == 0 && len(next.Conditions) > 0 {
+		was = statusOnly{wirePoolStatus{}} // nobody has written this status yet, not even its zeros
+	}
+	_, err := c.patch(ctx, target{poolsPath + "/" + old.Name + "/status", old.UID, old.ResourceVersion}, was, part(&next), nil)
 	return wrap(err, "patch status of", kindNodePool, old.Name)
 }
 

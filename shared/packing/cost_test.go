@@ -39,6 +39,9 @@ func TestPack_CostLiesInRange(t *testing.T) {
 			got := packing.Pack(snap, packing.Options{})
 			require.Empty(t, check(snap, got))
 			require.Empty(t, got.Unplaced)
+			first := packing.Pack(snap, packing.Options{Steps: -1})
+			require.Empty(t, check(snap, first))
+			require.LessOrEqual(t, usdPerHour(got), usdPerHour(first), "steps never make a plan dearer")
 			alone := 0.0
 			for _, p := range pods {
 				alone += usdPerHour(packing.Pack(snapshot(onDemand(), p), packing.Options{}))

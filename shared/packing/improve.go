@@ -17,12 +17,27 @@ func (f *filler) improve(greedy []bin) []bin {
 		}
 	}
 	best, bestCost := greedy, f.costOf(greedy)
+	consider := func(bins []bin) {
+		if cost := f.costOf(bins); bins != nil && cost < bestCost {
+			best, bestCost = bins, cost
+		}
+	}
+	for i := range counts {
+		f.demands[i].n = counts[i]
+	}
+	if f.k.o.Steps < 0 {
+		return f.fitTypes(best)
+	}
+	if total(counts) <= fewPods {
+		consider(f.grow(false))
+		consider(f.grow(true))
+	}
 	if len(f.demands) > maxRows || f.pool.picky {
-		return best
+		return f.fitTypes(best)
 	}
 	p := f.newProgramme(counts)
 	if p == nil {
-		return best
+		return f.fitTypes(best)
 	}
 	for _, b := range greedy {
 		p.add(column{typ: b.typ, set: b.set, items: b.items, cost: float64(f.pool.sets.all[b.set].price[b.typ])})
@@ -30,21 +45,34 @@ func (f *filler) improve(greedy []bin) []bin {
 	p.optimise()
 	budget := f.budget(counts)
 	f.generate(p, counts, budget)
-	for _, found := range [][]bin{f.round(p, counts), f.dive(p, counts, budget/2)} {
-		if cost := f.costOf(found); found != nil && cost < bestCost {
-			best, bestCost = found, cost
-		}
+	consider(f.round(p, counts))
+	consider(f.dive(p, counts, budget/2))
+	return f.fitTypes(best)
+}
+
+// fitTypes makes the cheapest type that holds a bin its target.
+func (f *filler) fitTypes(bins []bin) []bin {
+	for i := range bins {
+		bins[i].typ = f.cheapestHolder(&bins[i])
 	}
-	return best
+	return bins
 }
 
 // budget bounds the steps of improving a plan for so many pods.
 func (f *filler) budget(counts []int64) int {
-	total := int64(0)
-	for _, n := range counts {
-		total += n
+	worth := int(min(workBudget, workAtLeast+total(counts)*workPerPod))
+	if f.k.o.Steps > 0 {
+		return min(worth, f.k.o.Steps)
 	}
-	return int(min(workBudget, workAtLeast+total*workPerPod))
+	return worth
+}
+
+func total(counts []int64) int64 {
+	sum := int64(0)
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
 }
 
 // workBudget bounds the steps of column generation, in numbers looked at. It is a number of steps and not a time, so that
@@ -53,6 +81,7 @@ const (
 	workBudget  = 150_000_000
 	workAtLeast = 4_000_000
 	workPerPod  = 25_000
+	fewPods     = 500 // for which pods are also placed one by one
 )
 
 // maxRows is how many demands the programme takes: its steps grow with their square.

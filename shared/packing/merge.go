@@ -27,7 +27,13 @@ func (k *packer) fillMerged(p int32, demands []demand) []bin {
 	if len(planned) == 0 {
 		return nil
 	}
-	return f.realise(f.improve(planned), classes, demands)
+	first := f.fitTypes(f.realise(planned, classes, demands))
+	better := f.fitTypes(f.realise(f.improve(planned), classes, demands))
+	// A better plan for the classes may be a worse one for their members.
+	if f.costOf(better) < f.costOf(first) {
+		return better
+	}
+	return first
 }
 
 // mergedRows is how many classes there may be. More would be closer to the true sizes, but the programme would not get as far.
@@ -102,6 +108,10 @@ func (f *filler) realise(planned []bin, classes []class, demands []demand) []bin
 	for i := range demands {
 		left[i] = demands[i].n
 	}
+	rest := make([]class, len(classes)) // members that are not placed yet
+	for i := range classes {
+		rest[i] = class{demand: classes[i].demand, members: slices.Clone(classes[i].members)}
+	}
 	// By size, so that what is left in a bin goes to the largest pods that fit.
 	bySize := make([]int32, len(classes))
 	for i := range bySize {
@@ -116,14 +126,14 @@ func (f *filler) realise(planned []bin, classes []class, demands []demand) []bin
 			one := bin{pool: b.pool, set: none, typ: b.typ, sum: make(vec, len(b.sum)), times: 1}
 			copy(f.load.room, f.pool.free[b.typ])
 			for _, it := range b.items {
-				f.take(&one, &classes[it.from], demands, left, it.n)
+				f.take(&one, &rest[it.from], demands, left, it.n)
 			}
 			if len(one.items) == 0 {
 				continue
 			}
 			for _, c := range bySize {
-				if classes[c].free {
-					f.take(&one, &classes[c], demands, left, unlimited)
+				if rest[c].free {
+					f.take(&one, &rest[c], demands, left, unlimited)
 				}
 			}
 			out = append(out, one)

@@ -15,6 +15,9 @@ type Options struct {
 	IgnorePreferences bool
 	// BestEffortMinValues lowers a pool's minValues to what can be had, instead of leaving pods without a node (S-096).
 	BestEffortMinValues bool
+	// Steps bounds the search for a cheaper plan than the first, in numbers looked at: 0 stands for as many as the number of
+	// pods is worth, at most about a CPU-second's; a negative number takes the first plan.
+	Steps int
 	// LeavingNodes and LeavingClaims are treated as if they were being deleted: no target, and their pods are placed anew.
 	LeavingNodes  []cluster.NodeName
 	LeavingClaims []string

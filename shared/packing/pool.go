@@ -84,6 +84,8 @@ func (k *packer) poolFault(p *cluster.NodePool) plan.Reason {
 	switch {
 	case p.DeletionUnix != 0:
 		return reason("pool", "the pool is being deleted")
+	case p.Invalid != "":
+		return reason("pool", "the pool cannot be understood: "+p.Invalid)
 	case k.o.IgnoreReadiness || p.Conditions.True(cluster.ConditionReady):
 		return plan.Reason{}
 	}
@@ -107,6 +109,9 @@ func (k *packer) classFault(name string) string {
 	class := &k.snap.NodeClasses[at]
 	if class.DeletionUnix != 0 {
 		return fmt.Sprintf("EC2NodeClass %s is being deleted", name)
+	}
+	if class.Invalid != "" {
+		return fmt.Sprintf("EC2NodeClass %s cannot be understood: %s", name, class.Invalid)
 	}
 	conditions := class.Status.Conditions
 	if conditions.True(cluster.ConditionReady) {

@@ -14,16 +14,15 @@ type search struct {
 	work   int     // numbers looked at so far
 	ratio  float64 // least cost of the last type over the most that its filling can be worth, at most one
 
-	lp      tableau
-	room    []float64 // by resource: what all of it is worth
-	items   []candidatePods
-	chosen  []int64 // by position in items
-	record  []int64 // the best so far
-	value   float64 // of record
-	nodes   int     // branches left for this type
-	limit   int     // branches for each type
-	target  int32
-	worthOf []float64
+	lp     tableau
+	room   []float64 // by resource: what all of it is worth
+	items  []candidatePods
+	chosen []int64 // by position in items
+	record []int64 // the best so far
+	value  float64 // of record
+	nodes  int     // branches left for this type
+	limit  int     // branches for each type
+	target int32
 }
 
 // candidatePods is a demand in the search.

@@ -111,16 +111,6 @@ func (v vec) times(room vec, limit int64) int64 {
 	return limit
 }
 
-// short returns the first resource of which v asks more than room has, or -1.
-func (v vec) short(room vec) int {
-	for i, n := range v {
-		if n > 0 && n > room[i] {
-			return i
-		}
-	}
-	return -1
-}
-
 // floorZero raises negative amounts to zero.
 func (v vec) floorZero() {
 	for i := range v {

@@ -169,6 +169,7 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 		return plan.Decision{}, err
 	}
 	d := joining.Decide(&snap, sights)
+	d.Merge(disruption.Expire(&snap))
 	d.Merge(disruption.Drain(&snap, sights))
 	mover := &apply.Mover{Cluster: site.Name, Kube: site.Kube, Instances: site.Fleet, Log: h.Log}
 	done, err := mover.Move(ctx, d.Moves)

@@ -10,6 +10,7 @@ import (
 
 	"treadle/shared/apply"
 	"treadle/shared/cluster"
+	"treadle/shared/disruption"
 	"treadle/shared/ledger"
 	"treadle/shared/nodeclass"
 	"treadle/shared/notice"
@@ -167,6 +168,9 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	snap := site.Mirror.Snapshot(start.Unix())
 	if err := h.conditions(ctx, site, &snap); err != nil {
 		return false, err
+	}
+	for _, r := range disruption.Reclaimed(&snap) {
+		site.Refusals.Add(start, plan.Launch{CapacityType: r.CapacityType}, []plan.Refusal{r})
 	}
 	if err := h.types(ctx, site, &snap); err != nil {
 		return false, err

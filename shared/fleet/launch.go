@@ -55,7 +55,7 @@ func input(r plan.Request) *ec2.CreateFleetInput {
 		ClientToken: aws.String(r.Token),
 		Context:     given(r.Context),
 		TargetCapacitySpecification: &types.TargetCapacitySpecificationRequest{
-			TotalTargetCapacity:       aws.Int32(int32(r.Count)),
+			TotalTargetCapacity:       aws.Int32(int32(r.Count)), //nolint:gosec // a group of claims, not billions
 			DefaultTargetCapacityType: types.DefaultTargetCapacityTypeOnDemand,
 		},
 		TagSpecifications: tagSpecifications(r),

@@ -74,7 +74,7 @@ func blockDevices(spec *cluster.NodeClassSpec) []types.LaunchTemplateBlockDevice
 			VolumeInitializationRate: d.InitializationRate,
 		}
 		if d.VolumeSizeBytes > 0 {
-			ebs.VolumeSize = aws.Int32(int32((d.VolumeSizeBytes + gib - 1) / gib))
+			ebs.VolumeSize = aws.Int32(int32((d.VolumeSizeBytes + gib - 1) / gib)) //nolint:gosec // GiB: the API allows 59,000
 		}
 		out = append(out, types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: given(d.DeviceName), Ebs: ebs})
 	}
@@ -118,7 +118,7 @@ func interfaces(o Order, g *group) []networkInterface {
 		return out
 	case g.efas > 0:
 		var out []networkInterface
-		for card := range int32(g.efas) {
+		for card := range int32(g.efas) { //nolint:gosec // interfaces of one instance
 			out = append(out, oneInterface(o, groups, card, min(card, 1), "efa"))
 		}
 		return out
@@ -248,5 +248,5 @@ func narrow(n *int64) *int32 {
 	if n == nil {
 		return nil
 	}
-	return aws.Int32(int32(*n))
+	return aws.Int32(int32(*n)) //nolint:gosec // bounded by the API's schema
 }

@@ -156,7 +156,7 @@ func (o *offer) meets(rs cluster.Requirements) bool {
 	if !rs.Allows(cluster.LabelZone, o.Zone) || !rs.Allows(cluster.LabelCapacityType, string(o.CapacityType)) {
 		return false
 	}
-	if r, found := rs.Get(cluster.LabelZoneID); found && !(o.ZoneID == "" && r.AllowsAbsent()) && !r.Has(o.ZoneID) {
+	if r, found := rs.Get(cluster.LabelZoneID); found && (o.ZoneID != "" || !r.AllowsAbsent()) && !r.Has(o.ZoneID) {
 		return false
 	}
 	if r, found := rs.Get(labelReservationID); found {

@@ -2,6 +2,7 @@ package packing_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"treadle/shared/cluster"
@@ -126,9 +127,7 @@ func (c *checker) claim(claim *plan.Claim) {
 
 func nodeLabels(claim *plan.Claim, t *cluster.InstanceType, o plan.Option) map[string]string {
 	labels := cluster.NewRequirements(nil, claim.Requirements...).Labels()
-	for key, value := range t.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, t.Labels)
 	labels[cluster.LabelZone], labels[cluster.LabelCapacityType] = o.Zone, string(o.CapacityType)
 	labels[cluster.LabelNodePool] = claim.NodePool
 	return labels

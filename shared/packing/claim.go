@@ -3,6 +3,7 @@ package packing
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"treadle/shared/cluster"
 	"treadle/shared/plan"
@@ -37,11 +38,37 @@ func (k *packer) options(b *bin) []int32 {
 				offers = k.unreserved(p, ranked[r])
 			}
 		}
-		if out := p.choose(b.set, offers, take, limit, picky); len(out) > 0 {
-			return out
+		out := p.choose(b.set, offers, take, limit, picky)
+		if len(out) == 0 {
+			continue
 		}
+		if r == rank(cluster.Spot) && !picky {
+			out = p.near(out)
+		}
+		return out
 	}
 	return nil
+}
+
+// near cuts spot options down to those that cost hardly more than the cheapest: EC2 chooses among what it is offered by the depth of
+// its pools first, so that an offering twice as dear is paid for and not just kept in reserve. While they are fewer types and
+// families than the pool wants to choose from, options at half as much again stay in.
+func (p *pool) near(options []int32) []int32 {
+	wantedTypes, wantedFamilies := p.spotChoice()
+	cat := p.sets.cat
+	cheapest := cat.offers[options[0]].PriceMicroUSDPerHour
+	types, families := map[int32]bool{}, map[string]bool{}
+	for n, i := range options {
+		o := &cat.offers[i]
+		enough := len(types) >= wantedTypes && len(families) >= wantedFamilies
+		if percent := o.PriceMicroUSDPerHour * 100; percent > cheapest*(100+spotReserve) || enough && percent > cheapest*(100+spotPremium) {
+			return options[:n]
+		}
+		types[o.typ] = true
+		family, _, _ := strings.Cut(cat.types[o.typ].Name, ".")
+		families[family] = true
+	}
+	return options
 }
 
 // unreserved returns those of the reserved offers that the claims of this plan leave something of (S-242, S-246).

@@ -24,6 +24,7 @@ const (
 	smallestMemory   = 128 << 30
 	defaultSpotTypes = 5
 	spotPremium      = 25 // percent that a stand-in may cost more
+	spotReserve      = 50 // the same where there are too few stand-ins otherwise
 )
 
 // prudent returns the types that a node for the demand is planned as: those that are not too large a part of the whole and,
@@ -81,12 +82,17 @@ func (p *pool) suppleTypes(set int32) bitset {
 	return p.supple
 }
 
-func (p *pool) findSupple(s *set) bitset {
-	wanted := defaultSpotTypes
+// spotChoice returns how many types of how many families a spot node of the pool should be able to be.
+func (p *pool) spotChoice() (types, families int) {
+	types = defaultSpotTypes
 	if n, err := strconv.Atoi(p.Annotations[AnnotationSpotTypes]); err == nil {
-		wanted = n
+		types = n
 	}
-	families := (wanted*3 + 4) / 5
+	return types, (types*3 + 4) / 5
+}
+
+func (p *pool) findSupple(s *set) bitset {
+	wanted, families := p.spotChoice()
 	cat := p.sets.cat
 	out := newBitset(len(cat.types))
 	for t := range s.has.all {

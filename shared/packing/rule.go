@@ -230,6 +230,7 @@ func (k *packer) allows(r *rule, domain int32, limit int64) int64 {
 			return min(limit, 1)
 		}
 		return limit
+	case spread:
 	}
 	if r.key != hostname && !slices.Contains(r.universe, domain) {
 		return 0
@@ -362,6 +363,7 @@ func (k *packer) denial(r *rule) plan.Reason {
 		return plan.Reason{Rule: "affinity", Detail: "must be near pods that its affinity selects, by " + key + ", and no node for it is"}
 	case apart:
 		return plan.Reason{Rule: "affinity", Detail: "must be apart from pods that its anti-affinity selects, by " + key + ", and they are everywhere"}
+	case spread:
 	}
 	return plan.Reason{Rule: "topology", Detail: fmt.Sprintf(
 		"must spread over %s with a skew of at most %d, and no node can be had in the domains that lag behind", key, r.maxSkew)}

@@ -311,6 +311,9 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 			return fmt.Errorf("deploy function %s: %w", f.name, err)
 		}
 	}
+	if err := s.interruptions(ctx); err != nil {
+		return fmt.Errorf("deploy function interruption: %w", err)
+	}
 	return s.schedule(ctx, running)
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"treadle/shared/boot"
@@ -57,7 +56,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 			}
 			return &Site{
 				Name: name, Mirror: opened.Mirror, Fleet: fleet.New(client, name), Memory: memories[name],
-				Kube: site.Kube{Client: opened.Kube, Holder: holder(ctx), Now: time.Now},
+				Kube: site.Kube{Client: opened.Kube, Holder: "lifecycle", Now: time.Now},
 			}, nil
 		},
 	}
@@ -68,12 +67,4 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 		defer book.Rest()
 		return batch.Handle(ctx, event, h.Lifecycle), nil
 	}, nil
-}
-
-// holder names this invocation in leases.
-func holder(ctx context.Context) string {
-	if lc, ok := lambdacontext.FromContext(ctx); ok {
-		return "lifecycle/" + lc.AwsRequestID
-	}
-	return "lifecycle"
 }

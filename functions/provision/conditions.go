@@ -118,7 +118,7 @@ func (h *Handler) addresses(site *Site, class *cluster.NodeClass) {
 	site.Addresses.Add(class.Status.Subnets)
 	now := h.Now()
 	for _, subnet := range class.Status.Subnets {
-		if site.Refusals.Full(now, subnet.ID) {
+		if h.Ledger.Full(now, subnet.ID) {
 			site.Addresses.Refuse(subnet.ID)
 		}
 	}
@@ -147,7 +147,7 @@ func (h *Handler) releaseClass(ctx context.Context, site *Site, snap *cluster.Sn
 }
 
 // types fills in the instance types of each class that is ready.
-func (h *Handler) types(ctx context.Context, site *Site, snap *cluster.Snapshot) error {
+func (h *Handler) types(ctx context.Context, snap *cluster.Snapshot) error {
 	now := h.Now()
 	snap.Types = make(map[string][]cluster.InstanceType, len(snap.NodeClasses))
 	for _, class := range snap.NodeClasses {
@@ -155,7 +155,7 @@ func (h *Handler) types(ctx context.Context, site *Site, snap *cluster.Snapshot)
 			continue
 		}
 		types, err := h.Catalogue.InstanceTypes(ctx, class, func(instanceType, place string, capacityType cluster.CapacityType) bool {
-			return site.Refusals.Refused(now, instanceType, place, capacityType)
+			return h.Ledger.Refused(now, instanceType, place, capacityType)
 		})
 		if err != nil {
 			return fmt.Errorf("instance types for nodeclass %s: %w", class.Name, err)

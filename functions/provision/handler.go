@@ -83,10 +83,12 @@ type Site struct {
 
 // Memory is what a warm function remembers of a cluster. Its zero value remembers nothing, which costs calls and no more.
 type Memory struct {
-	Refusals  ledger.Ledger
 	Addresses *nodeclass.Addresses
 	// resolved remembers, by class, when and in which generation it was last resolved.
 	resolved map[string]resolution
+	// tidiedAt is when leftovers were last looked for, unused since when each profile was seen to be one.
+	tidiedAt time.Time
+	unused   map[string]time.Time
 }
 
 // Handler plans and launches nodes for the pods of a cluster.
@@ -96,6 +98,9 @@ type Handler struct {
 	Classes   Classes
 	Templates Templates
 	Catalogue Catalogue
+	Tidier    Tidier
+	// Ledger is what all clusters know of EC2.
+	Ledger *ledger.Ledger
 	// Again and Lifecycle wake this function and the one that sees launched nodes through.
 	Again, Lifecycle Waker
 	Counter          Counter
@@ -124,6 +129,7 @@ func (h *Handler) Provision(ctx context.Context, w notice.Wake) error {
 		return err
 	}
 	defer release()
+	h.Ledger.Read(ctx, h.Now())
 	for range rounds {
 		again, err := h.round(ctx, site)
 		switch {
@@ -170,9 +176,11 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 		return false, err
 	}
 	for _, r := range disruption.Reclaimed(&snap) {
-		site.Refusals.Add(start, plan.Launch{CapacityType: r.CapacityType}, []plan.Refusal{r})
+		h.Ledger.Add(start, plan.Launch{CapacityType: r.CapacityType}, []plan.Refusal{r})
 	}
-	if err := h.types(ctx, site, &snap); err != nil {
+	h.Ledger.Learn(snap.NodeClaims, snap.Nodes)
+	h.Ledger.Write(ctx, start)
+	if err := h.types(ctx, &snap); err != nil {
 		return false, err
 	}
 	resumed, err := h.resume(ctx, site, &snap)
@@ -185,6 +193,9 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	h.Log.InfoContext(ctx, "plan applied", "cluster", site.Name, "plan_id", p.ID, "placed", len(p.Placed), "claims", len(p.Claims),
 		"unplaced", len(p.Unplaced), "refused", out.refused, "dur_ms", h.Now().Sub(start).Milliseconds())
 	h.launched(ctx, site, out.claims)
+	if err == nil && out.claims == 0 {
+		h.tidy(ctx, site, &snap) // nobody waits for anything else
+	}
 	if err == nil && out.refused == 0 && undecided(&snap, p) {
 		err = errUndecided
 	}

@@ -120,7 +120,8 @@ func (h *Handler) call(ctx context.Context, site *Site, snap *cluster.Snapshot, 
 		InstanceProfile: class.Status.InstanceProfile,
 		Type:            typeNamed(snap.Types[class.Name]),
 	})
-	site.Refusals.Add(h.Now(), group.Launch, res.Refusals)
+	h.Ledger.Add(h.Now(), group.Launch, res.Refusals)
+	h.Ledger.Write(ctx, h.Now())
 	h.Counter.Count("OfferingsRefused", "provision", site.Name, len(res.Refusals))
 	for _, r := range res.Refusals {
 		h.Log.WarnContext(ctx, "offering refused", "cluster", site.Name, "instance_type", r.InstanceType, "zone", r.Zone,

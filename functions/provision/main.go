@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"treadle/shared/boot"
 	"treadle/shared/fleet"
 	"treadle/shared/kube"
+	"treadle/shared/ledger"
 	"treadle/shared/metric"
 	"treadle/shared/nodeclass"
 	"treadle/shared/nodeclass/signed"
@@ -28,6 +28,8 @@ type config struct {
 	ProvisionQueueURL  string `env:"PROVISION_QUEUE_URL"`
 	LifecycleQueueURL  string `env:"LIFECYCLE_QUEUE_URL"`
 	QuarantineQueueURL string `env:"QUARANTINE_QUEUE_URL"`
+	// Table is shared by all clusters; without one each warm function goes by what it knows itself.
+	Table string `env:"TABLE" default:""`
 }
 
 func main() { boot.Start(build) }
@@ -41,14 +43,19 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	log := boot.Logger("provision")
 	counter := metric.New(os.Stdout, time.Now)
 	bucket := store.New(aws, cfg.Bucket, time.Now)
-	client := ec2.NewFromConfig(aws, fleet.Retry)
+	table := ledger.NewTable(aws, cfg.Table, time.Now, log)
+	metered := aws.Copy()
+	metered.APIOptions = append(metered.APIOptions, ledger.NewBudget(table, ledger.Rates(), time.Now).Guard)
+	client := ec2.NewFromConfig(metered, fleet.Retry)
+	known := ledger.New(table)
 	parameters := signed.New(aws, time.Now)
 	book := &site.Book{Configuration: bucket, AWS: aws, Function: "provision", Kinds: kube.AllKinds, Now: time.Now}
 	memories := map[string]*Memory{}
+	classes, templates := nodeclass.NewResolver(client, parameters, parameters), nodeclass.NewTemplates(client)
 	h := &Handler{
-		Classes:   nodeclass.NewResolver(client, parameters, parameters),
-		Templates: nodeclass.NewTemplates(client),
-		Catalogue: &storedCatalogue{objects: bucket, key: store.CatalogueKey, now: time.Now},
+		Classes: classes, Templates: templates, Tidier: tidier{classes, templates},
+		Ledger:    known,
+		Catalogue: &storedCatalogue{objects: bucket, key: store.CatalogueKey, known: known, log: log, now: time.Now},
 		Again:     queue.New(aws, cfg.ProvisionQueueURL, time.Now),
 		Lifecycle: queue.New(aws, cfg.LifecycleQueueURL, time.Now),
 		Counter:   counter, Log: log, Now: time.Now, Sleep: boot.Sleep,
@@ -63,7 +70,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 		}
 		return &Site{
 			Name: name, Facts: facts(opened, aws.Region), Mirror: opened.Mirror, Fleet: fleet.New(client, name), Memory: memories[name],
-			Kube: site.Kube{Client: opened.Kube, Holder: holder(ctx), Now: time.Now},
+			Kube: site.Kube{Client: opened.Kube, Holder: "provision", Now: time.Now},
 		}, nil
 	}
 	batch := queue.Batch{
@@ -75,17 +82,15 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	}, nil
 }
 
+// tidier is the two that know how to delete what they make.
+type tidier struct {
+	*nodeclass.Resolver
+	*nodeclass.Templates
+}
+
 func facts(s *site.Site, region string) nodeclass.Facts {
 	return nodeclass.Facts{
 		Cluster: s.Name, Region: region, KubernetesVersion: s.Version, Endpoint: s.Endpoint,
 		CA: base64.StdEncoding.EncodeToString([]byte(s.CA)), ServiceCIDR: s.ServiceCIDR, DNSIP: s.DNSIP,
 	}
-}
-
-// holder names this invocation in leases.
-func holder(ctx context.Context) string {
-	if lc, ok := lambdacontext.FromContext(ctx); ok {
-		return "provision/" + lc.AwsRequestID
-	}
-	return "provision"
 }

@@ -11,7 +11,8 @@ import (
 // Kube is a cluster's API as one invocation uses it: what package kube offers, in the nouns of package plan.
 type Kube struct {
 	*kube.Client
-	// Holder names the invocation in leases.
+	// Holder names the function in leases. A function runs once per cluster at a time, so a lease that it holds already is what an
+	// invocation left behind that was killed, and is taken over at once.
 	Holder string
 	Now    func() time.Time
 }

@@ -322,3 +322,22 @@ func TestResolve_LearnsFromADryRun(t *testing.T) {
 	require.True(t, class.Status.Conditions.True(cluster.ConditionReady), "%+v", class.Status.Conditions)
 	require.Empty(t, w.ec2.Instances(), "nothing was launched")
 }
+
+func TestProfile_OfAFormerRoleIsCollected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.iam.AddRole("another", "", "")
+	byRole := func(role string) string {
+		return w.class(t, func(s *cluster.NodeClassSpec) { s.InstanceProfile, s.Role = "", role }).Status.InstanceProfile
+	}
+	former, latter := byRole("KarpenterNodeRole-demo"), byRole("another")
+	require.NotEqual(t, former, latter)
+	require.NoError(t, w.resolver.Collect(t.Context(), w.facts, func(name string) bool { return name == former }))
+	names, err := w.signed.ListProfiles(t.Context(), "/karpenter/us-east-1/demo/")
+	require.NoError(t, err)
+	require.Equal(t, []string{latter}, names)
+	require.Equal(t, former, byRole("KarpenterNodeRole-demo"))
+	names, err = w.signed.ListProfiles(t.Context(), "/karpenter/us-east-1/demo/")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{former, latter}, names, "a role that comes back gets its profile back")
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"treadle/infra/local/aws"
+	"treadle/infra/local/aws/dynamodb"
 	"treadle/infra/local/aws/ec2"
 	"treadle/infra/local/aws/fault"
 	"treadle/infra/local/aws/iam"
@@ -37,27 +38,35 @@ type world struct {
 	templates *nodeclass.Templates
 	fleet     *fleet.Fleet
 	facts     nodeclass.Facts
+	cfg       sdk.Config
+	dynamodb  *dynamodb.Service
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB, change ...func(*ec2.Config)) *world {
 	t.Helper()
 	w := &world{iam: iam.New("123456789012")}
 	w.iam.AddRole("KarpenterNodeRole-demo", "", "")
-	w.ec2 = ec2.New(ec2.Config{Cluster: "demo", Seed: 1})
+	config := ec2.Config{Cluster: "demo", Seed: 1}
+	for _, f := range change {
+		f(&config)
+	}
+	w.ec2 = ec2.New(config)
 	rest := aws.New(aws.Options{EC2: w.ec2, Prices: ec2.OnDemandPrices(), Parameters: w.ec2.SSMParameters()})
+	w.dynamodb = rest.DynamoDB
 	server := httptest.NewServer(aws.Router(map[string]http.Handler{
-		"ec2": w.ec2, "ssm": rest.SSM.Handler(rpc.Hooks{}), "pricing": rest.Pricing.Handler(rpc.Hooks{}), "iam": w.iam.Handler(rpc.Hooks{}),
+		"dynamodb": rest.DynamoDB.Handler(rpc.Hooks{}),
+		"ec2":      w.ec2, "ssm": rest.SSM.Handler(rpc.Hooks{}), "pricing": rest.Pricing.Handler(rpc.Hooks{}), "iam": w.iam.Handler(rpc.Hooks{}),
 	}))
 	t.Cleanup(server.Close)
-	cfg := sdk.Config{
+	w.cfg = sdk.Config{
 		Region: "us-east-1", BaseEndpoint: sdk.String(server.URL),
 		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) {
 			return sdk.Credentials{AccessKeyID: "AKIAPROVISION", SecretAccessKey: "secret"}, nil
 		}),
 	}
-	w.client = awsec2.NewFromConfig(cfg, fleet.Retry)
-	w.prices = awspricing.NewFromConfig(cfg)
-	w.signed = signed.New(cfg, time.Now)
+	w.client = awsec2.NewFromConfig(w.cfg, fleet.Retry)
+	w.prices = awspricing.NewFromConfig(w.cfg)
+	w.signed = signed.New(w.cfg, time.Now)
 	w.resolver = nodeclass.NewResolver(w.client, w.signed, w.signed)
 	w.templates = nodeclass.NewTemplates(w.client)
 	w.fleet = fleet.New(w.client, "demo")

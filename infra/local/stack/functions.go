@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"time"
 
 	"treadle/infra/local/quickstart"
@@ -33,6 +34,23 @@ func functions() []function {
 		{name: "catalog", memoryMB: 512, timeout: 120 * time.Second, concurrency: 1},
 		{name: "install", memoryMB: 256, timeout: 120 * time.Second, concurrency: 1, admin: true},
 	}
+}
+
+// functions lists them with the time limits that the stack was given.
+func (s *Stack) functions() []function {
+	all := functions()
+	for i := range all {
+		all[i].timeout = cmp.Or(s.options.Timeouts[all[i].name], all[i].timeout)
+	}
+	return all
+}
+
+// grace is how much longer than its function may run a message is invisible.
+func (s *Stack) grace(f function) time.Duration {
+	if s.options.Timeouts[f.name] != 0 {
+		return time.Second
+	}
+	return 5 * time.Second
 }
 
 // Functions returns the names of Treadle's functions.

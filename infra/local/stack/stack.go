@@ -17,6 +17,8 @@ import (
 	"time"
 
 	sdkaws "github.com/aws/aws-sdk-go-v2/aws"
+	sdkdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	sdkeks "github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	sdkiam "github.com/aws/aws-sdk-go-v2/service/iam"
@@ -39,6 +41,7 @@ const (
 	region  = "us-east-1"
 	account = "123456789012"
 	bucket  = "treadle-" + account + "-" + region
+	table   = "treadle"
 	version = "1.37"
 	// AdminKey is the access key of whoever sits at the machine: for the AWS CLI.
 	AdminKey = "AKIALOCALADMIN"
@@ -59,6 +62,10 @@ type Options struct {
 	DeviceDelay   time.Duration // from Ready to the devices of a node
 	PodStartDelay time.Duration
 	SweepEvery    time.Duration // below a minute: that often; else, and when zero, each minute
+
+	// Timeouts replaces the time limits of functions, by name. A message of theirs is then invisible a second longer than that, so
+	// that a crash holds a cluster up for seconds.
+	Timeouts map[string]time.Duration
 
 	// Throttle holds callers of EC2 to its token buckets: 5 calls at once, 2 a second, for the calls that change something.
 	Throttle bool
@@ -295,8 +302,12 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 	if err != nil {
 		return err
 	}
-	env := map[string]string{"BUCKET": bucket, "QUARANTINE_QUEUE_URL": *quarantine.QueueUrl}
-	for _, f := range functions() {
+	if err := s.table(ctx); err != nil {
+		return err
+	}
+	env := map[string]string{"BUCKET": bucket, "TABLE": table, "QUARANTINE_QUEUE_URL": *quarantine.QueueUrl}
+	all := s.functions()
+	for _, f := range all {
 		if f.queue == "" {
 			continue
 		}
@@ -306,7 +317,7 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 		}
 		env[strings.ToUpper(f.queue)+"_QUEUE_URL"] = url
 	}
-	for _, f := range functions() {
+	for _, f := range all {
 		if err := s.create(ctx, f, env); err != nil {
 			return fmt.Errorf("deploy function %s: %w", f.name, err)
 		}
@@ -315,6 +326,30 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 		return fmt.Errorf("deploy function interruption: %w", err)
 	}
 	return s.schedule(ctx, running)
+}
+
+// table makes the table in which clusters share what they know of EC2.
+func (s *Stack) table(ctx context.Context) error {
+	_, err := s.AWS.DynamoDB.CreateTable(ctx, &sdkdynamodb.CreateTableInput{
+		TableName:   sdkaws.String(table),
+		BillingMode: dynamodbtypes.BillingModePayPerRequest,
+		AttributeDefinitions: []dynamodbtypes.AttributeDefinition{
+			{AttributeName: sdkaws.String("scope"), AttributeType: dynamodbtypes.ScalarAttributeTypeS},
+			{AttributeName: sdkaws.String("id"), AttributeType: dynamodbtypes.ScalarAttributeTypeS},
+		},
+		KeySchema: []dynamodbtypes.KeySchemaElement{
+			{AttributeName: sdkaws.String("scope"), KeyType: dynamodbtypes.KeyTypeHash},
+			{AttributeName: sdkaws.String("id"), KeyType: dynamodbtypes.KeyTypeRange},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.AWS.DynamoDB.UpdateTimeToLive(ctx, &sdkdynamodb.UpdateTimeToLiveInput{
+		TableName:               sdkaws.String(table),
+		TimeToLiveSpecification: &dynamodbtypes.TimeToLiveSpecification{AttributeName: sdkaws.String("forget_at"), Enabled: sdkaws.Bool(true)},
+	})
+	return err
 }
 
 // fifo makes the queue of a function, with its dead-letter queue. The visibility is a little over the function's time, so that a
@@ -339,7 +374,7 @@ func (s *Stack) fifo(ctx context.Context, f function) (url string, err error) {
 		QueueName: sdkaws.String(name + ".fifo"),
 		Attributes: map[string]string{
 			"FifoQueue": "true", "DelaySeconds": "1", "RedrivePolicy": string(redrive),
-			"VisibilityTimeout": fmt.Sprint(int(f.timeout.Seconds()) + 5),
+			"VisibilityTimeout": fmt.Sprint(int((f.timeout + s.grace(f)).Seconds())),
 		},
 	})
 	if err != nil {

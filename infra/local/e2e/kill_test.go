@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"treadle/infra/local/stack"
+)
+
+// Functions die at random moments while waves of pods come and go. A message of a killed invocation stays invisible for the function's
+// time limit and a second, which is what this test spends its minutes on.
+func TestKills(t *testing.T) {
+	t.Parallel()
+	const kills = 100
+	s := own(t, stack.Options{
+		ShutdownFor: time.Second, SweepEvery: 5 * time.Second,
+		Timeouts: map[string]time.Duration{"provision": 2 * time.Second, "lifecycle": 10 * time.Second},
+	})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s.apply(t, class("waves", "demo"), pool("waves", onDemand, family+"m5, m6i"))
+
+	// A first wave in peace, from cold, shows how long invocations usually take.
+	s.deploy(t, "wave-0", 3, podSpec("1"))
+	s.eventually(t, later, "the first wave runs", s.run("wave-0", 3))
+	s.eventually(t, later, "all is settled", s.settled)
+
+	began := time.Now()
+	provision := killer{s: s, function: "provision", random: random, usual: s.longest("provision")}
+	lifecycle := killer{s: s, function: "lifecycle", random: random, usual: s.longest("lifecycle"), limit: 20}
+	t.Logf("killing within %v of provision and %v of lifecycle", provision.usual, lifecycle.usual)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	waves := []string{"wave-0"}
+	for wave := 0; provision.killed() < kills; {
+		require.Less(t, time.Since(began), 8*time.Minute, "%d kills so far", provision.killed())
+		<-tick.C
+		provision.arm(t)
+		lifecycle.arm(t)
+		if time.Since(began) < time.Duration(wave)*2*time.Second {
+			continue
+		}
+		wave++
+		name := fmt.Sprintf("wave-%d", wave)
+		spec := podSpec(fmt.Sprintf("%dm", 500+random.IntN(3000)))
+		if random.IntN(3) == 0 {
+			spec.Affinity = apart(name)
+		}
+		s.deploy(t, name, 1+random.IntN(4), spec)
+		if waves = append(waves, name); len(waves) > 4 {
+			gone := random.IntN(len(waves))
+			s.undeploy(t, waves[gone])
+			waves = slices.Delete(waves, gone, gone+1)
+		}
+	}
+	t.Logf("killed provision %d times and lifecycle %d times in %v, over %d launches", provision.killed(), lifecycle.killed(),
+		time.Since(began).Round(time.Second), len(s.EC2.Calls().Calls("CreateFleet")))
+	require.GreaterOrEqual(t, lifecycle.killed(), 5)
+	require.NoError(t, s.Lambda.KillAfter("provision", time.Hour), "no trap is left")
+	require.NoError(t, s.Lambda.KillAfter("lifecycle", time.Hour), "no trap is left")
+
+	took := s.eventually(t, 3*time.Minute, "every pod runs, on instances that are the claims and the nodes", func() error {
+		for _, p := range s.pods("") {
+			if p.Spec.NodeName == "" || p.Status.Phase != "Running" || p.DeletionTimestamp != nil {
+				return fmt.Errorf("pod %s on %q is %s", p.Name, p.Spec.NodeName, p.Status.Phase)
+			}
+		}
+		return s.settled()
+	})
+	t.Logf("all was well %v after the last kill: %d pods on %d nodes", took.Round(time.Millisecond), len(s.pods("")), len(s.nodes()))
+	require.NotEmpty(t, s.pods(""))
+	require.Empty(t, s.EC2.Calls().TokensOfSeveralLaunches(), "no client token launched twice")
+
+	s.unload(t)
+	s.eventually(t, 3*time.Minute, "the cluster is back at zero", func() error { return errors.Join(s.empty(), s.none(nodeClaims)) })
+	require.Empty(t, s.EC2.Calls().TokensOfSeveralLaunches())
+}
+
+// killer kills invocations of a function one after the other.
+type killer struct {
+	s        *scene
+	function string
+	random   *rand.Rand
+	limit    int // 0: none
+	usual    time.Duration
+	armed    int // the number of reports that there were, and one
+}
+
+// arm sets the next trap once the last invocation has ended, at a moment that is uniform over the usual length of an invocation.
+func (k *killer) arm(t *testing.T) {
+	t.Helper()
+	reports := len(k.s.Lambda.Reports(k.function))
+	if reports < k.armed || (k.limit > 0 && k.killed() >= k.limit) {
+		return
+	}
+	k.armed = reports + 1
+	require.NoError(t, k.s.Lambda.KillAfter(k.function, time.Duration(k.random.Int64N(int64(k.usual)))))
+}
+
+// killed counts the invocations that ended in the middle.
+func (k *killer) killed() int {
+	n := 0
+	for _, r := range k.s.Lambda.Reports(k.function) {
+		if r.Error == "Runtime.ExitError" {
+			n++
+		}
+	}
+	return n
+}
+
+// longest is how long the longest invocation of a function has taken that came to its end.
+func (s *scene) longest(function string) time.Duration {
+	var out time.Duration
+	for _, r := range s.Lambda.Reports(function) {
+		if r.Error == "" {
+			out = max(out, r.Duration)
+		}
+	}
+	return out
+}

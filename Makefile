@@ -64,8 +64,8 @@ lint: ## vet and golangci-lint, for each module
 	@cd infra/tools && $(GO) build -v -o ../../build/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 2>&1 | $(call PROGRESS,building golangci-lint)
 	build/golangci-lint run ./...
 
-tidy: ## go.mod and go.sum hold what is needed and no more
-	@for module in . infra/local infra/local/controlplane infra/karpenter infra/tools; do \
+tidy: ## go.mod and go.sum hold what is needed and no more (infra/karpenter needs modules for their files only, which tidy would drop)
+	@for module in . infra/local infra/local/controlplane infra/tools; do \
 		echo "go mod tidy -diff in $$module"; (cd $$module && $(GO) mod tidy -diff); done
 
 generate: ## generated files are up to date

@@ -20,6 +20,7 @@ const resolveEvery = time.Minute
 // resolution is what a class was resolved to. It holds more than the API's copy does: free addresses and what is left of
 // reservations.
 type resolution struct {
+	uid        string // a class that is made anew under its old name has generation 1 again
 	generation int64
 	at         time.Time
 	status     cluster.NodeClassStatus
@@ -85,7 +86,7 @@ func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot,
 	}
 	now := h.Now()
 	last := site.resolved[class.Name]
-	if last.generation == class.Generation && now.Before(last.at.Add(resolveEvery)) && last.status.Conditions.True(cluster.ConditionReady) {
+	if last.uid == class.UID && last.generation == class.Generation && now.Before(last.at.Add(resolveEvery)) && last.status.Conditions.True(cluster.ConditionReady) {
 		class.Status = last.status
 		h.addresses(site, class)
 		return nil
@@ -104,7 +105,7 @@ func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot,
 	if site.resolved == nil {
 		site.resolved = map[string]resolution{}
 	}
-	site.resolved[class.Name] = resolution{class.Generation, now, status}
+	site.resolved[class.Name] = resolution{class.UID, class.Generation, now, status}
 	site.Addresses = nil // what was booked against older counts is in the counts by now
 	h.addresses(site, class)
 	return nil

@@ -64,10 +64,20 @@ func (l *Launcher) Launch(ctx context.Context, o Order) (plan.Result, error) {
 		// The request can never succeed again: fail its claims, so that the next plan makes a fresh one.
 		return res, errors.Join(err, l.fail(ctx, o.Open(), "LaunchFailed", err.Error()))
 	case errors.Is(err, plan.ErrDenied), errors.Is(err, plan.ErrInvalid):
+		if unwanted(o.Open()) {
+			// Nobody waits for this launch to be mended, and its claims would wait for ever. Should an earlier try have launched
+			// after all, its instances are orphans, which are found.
+			return res, errors.Join(err, l.fail(ctx, o.Open(), "LaunchFailed", err.Error()))
+		}
 		return res, errors.Join(err, l.explain(ctx, o.Open(), err))
 	default:
 		return res, err
 	}
+}
+
+// unwanted reports whether all claims are being deleted.
+func unwanted(claims []*cluster.NodeClaim) bool {
+	return !slices.ContainsFunc(claims, func(c *cluster.NodeClaim) bool { return c.DeletionUnix == 0 })
 }
 
 func (l *Launcher) call(ctx context.Context, o Order) (plan.Result, error) {

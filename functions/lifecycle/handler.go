@@ -78,7 +78,8 @@ type Site struct {
 
 // Memory is what a warm function remembers of a cluster. Its zero value remembers nothing, which costs calls and no more.
 type Memory struct {
-	orphans orphanBook
+	orphans   orphanBook
+	schedules scheduleBook
 }
 
 // Handler sees nodes through their lives.
@@ -87,10 +88,12 @@ type Handler struct {
 	Open func(ctx context.Context, name string) (*Site, error)
 	// Again and Provision wake this function and the one that launches.
 	Again, Provision Waker
-	Counter          Counter
-	Log              *slog.Logger
-	Now              func() time.Time
-	Sleep            func(context.Context, time.Duration)
+	// Schedules has claims ended to the second; nil: they end at the next look.
+	Schedules Schedules
+	Counter   Counter
+	Log       *slog.Logger
+	Now       func() time.Time
+	Sleep     func(context.Context, time.Duration)
 }
 
 // Lifecycle sees through what is under way in the cluster: nodes that join, nodes that nobody needs, drains, terminations, orphans. It
@@ -188,7 +191,8 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 		return d, err
 	}
 	h.tag(ctx, site, &snap)
-	h.wakeProvision(ctx, site, &snap)
+	h.schedule(ctx, site, &snap)
+	h.wakeProvision(ctx, site, &snap, d.Moves)
 	return d, h.endOrphans(ctx, site, &snap, &d)
 }
 
@@ -248,19 +252,30 @@ func (h *Handler) pools(ctx context.Context, site *Site, snap *cluster.Snapshot)
 	return errors.Join(errs...)
 }
 
-// wakeProvision has launches of deleted claims finished: such a claim can go only when it is known whether its instance exists.
-func (h *Handler) wakeProvision(ctx context.Context, site *Site, snap *cluster.Snapshot) {
+// wakeProvision has what only provisioning can end brought to its end.
+func (h *Handler) wakeProvision(ctx context.Context, site *Site, snap *cluster.Snapshot, moves []plan.Move) {
+	why := unfinished(snap, moves)
+	if why == "" {
+		return
+	}
+	if err := h.Provision.Wake(ctx, notice.Wake{Cluster: site.Name, Why: why}); err != nil {
+		h.Log.WarnContext(ctx, "wake-up lost, the sweep will find it", "cluster", site.Name, "error", err)
+	}
+}
+
+// unfinished says what provisioning has to see to, empty if nothing. A deleted claim whose launch is unfinished can go only when it is
+// known whether its instance exists; a deleted class goes after its last claim, of whose end the webhook tells nobody.
+func unfinished(snap *cluster.Snapshot, moves []plan.Move) string {
 	for _, group := range plan.Groups(snap.NodeClaims) {
-		for _, claim := range group.Open() {
-			if claim.DeletionUnix == 0 {
-				continue
-			}
-			if err := h.Provision.Wake(ctx, notice.Wake{Cluster: site.Name, Why: "a deleted nodeclaim's launch is unfinished"}); err != nil {
-				h.Log.WarnContext(ctx, "wake-up lost, the sweep will find it", "cluster", site.Name, "error", err)
-			}
-			return
+		if slices.ContainsFunc(group.Open(), func(c *cluster.NodeClaim) bool { return c.DeletionUnix != 0 }) {
+			return "a deleted nodeclaim's launch is unfinished"
 		}
 	}
+	released := slices.ContainsFunc(moves, func(m plan.Move) bool { return m.Release })
+	if released && slices.ContainsFunc(snap.NodeClasses, func(c cluster.NodeClass) bool { return c.DeletionUnix != 0 }) {
+		return "a deleted nodeclass may go"
+	}
+	return ""
 }
 
 // count reports moves as metrics.

@@ -223,6 +223,19 @@ func TestLifecycle_HasTheLaunchOfADeletedClaimFinished(t *testing.T) {
 	require.NoError(t, b.run(t), "the sweep finds what this loses")
 }
 
+func TestLifecycle_HasADeletedClassReleasedAfterItsLastClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.world.Classes = []cluster.NodeClass{{Name: "default", DeletionUnix: now}}
+	claim, _ := b.world.AddMachine("c", "general")
+	require.NoError(t, b.world.DeleteNodeClaim(t.Context(), claim.Name, claim.UID))
+	for range 2 {
+		require.NoError(t, b.run(t))
+	}
+	require.Empty(t, b.world.Claims)
+	require.Equal(t, []notice.Wake{{Cluster: "demo", Why: "a deleted nodeclass may go"}}, b.provision.woken)
+}
+
 func TestLifecycle_FailsTheWakeUpWhereTheClusterIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	trouble := errors.New("no route")

@@ -15,6 +15,7 @@ import (
 	"treadle/shared/kube"
 	"treadle/shared/metric"
 	"treadle/shared/queue"
+	"treadle/shared/schedule"
 	"treadle/shared/site"
 	"treadle/shared/store"
 )
@@ -24,6 +25,10 @@ type config struct {
 	ProvisionQueueURL  string `env:"PROVISION_QUEUE_URL"`
 	LifecycleQueueURL  string `env:"LIFECYCLE_QUEUE_URL"`
 	QuarantineQueueURL string `env:"QUARANTINE_QUEUE_URL"`
+	// Where no schedule is wanted these three are empty: claims then expire at the minute.
+	ScheduleGroup     string `env:"SCHEDULE_GROUP" default:""`
+	ScheduleTargetARN string `env:"SCHEDULE_TARGET_ARN" default:""`
+	ScheduleRoleARN   string `env:"SCHEDULE_ROLE_ARN" default:""`
 }
 
 const kinds = kube.Pods | kube.Nodes | kube.NodeClaims | kube.NodePools | kube.NodeClasses | kube.Daemons
@@ -59,6 +64,11 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 				Kube: site.Kube{Client: opened.Kube, Holder: "lifecycle", Now: time.Now},
 			}, nil
 		},
+	}
+	if cfg.ScheduleGroup != "" {
+		h.Schedules = schedule.New(aws, schedule.Settings{
+			Group: cfg.ScheduleGroup, TargetARN: cfg.ScheduleTargetARN, RoleARN: cfg.ScheduleRoleARN,
+		}, time.Now)
 	}
 	batch := queue.Batch{
 		Function: "lifecycle", Keeper: queue.NewQuarantine(aws, cfg.QuarantineQueueURL), Counter: counter, Log: log,

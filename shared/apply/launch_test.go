@@ -138,6 +138,32 @@ func instance(id string) cluster.Instance {
 	return cluster.Instance{ID: cluster.InstanceID(id), Type: "m5.large", Zone: "us-east-1a", CapacityType: cluster.Spot, ImageID: "ami-1"}
 }
 
+func TestLaunch_EndsWhatIsDeniedAndWantedByNobody(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ deleted, stand int }{
+		"all claims are being deleted: they go":          {2, 0},
+		"one is still wanted: the token needs them both": {1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := simtest.New(start)
+			made, err := apply.Create(t.Context(), w, "g", wants(2, launchOf("g")))
+			require.NoError(t, err)
+			for i := range tt.deleted {
+				require.NoError(t, w.DeleteNodeClaim(t.Context(), made[i].Name, made[i].UID))
+			}
+			for i := range made {
+				made[i] = *w.Claims[made[i].Name]
+			}
+			l := launcher(w)
+			l.Fleet = &fleet{answers: []answer{{plan.Result{}, plan.ErrInvalid}}}
+			_, err = l.Launch(t.Context(), order(plan.Groups(made)[0]))
+			require.ErrorIs(t, err, plan.ErrInvalid)
+			require.Len(t, w.Claims, tt.stand)
+		})
+	}
+}
+
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	soldOut := []plan.Refusal{{InstanceType: "m5.large", Zone: "us-east-1a", Code: "InsufficientInstanceCapacity", Message: "sold out", Kind: plan.RefusedCapacity}}

@@ -38,7 +38,7 @@ var levels = map[string]level{
 	"plan":    words, "notice": words,
 	"packing": deciding, "disruption": deciding, "joining": deciding, "readiness": deciding,
 	"observe": writing, "apply": writing,
-	"kube": adapter, "fleet": adapter, "catalog": adapter, "nodeclass": adapter, "queue": adapter, "ledger": adapter, "store": adapter, "metric": adapter,
+	"kube": adapter, "fleet": adapter, "catalog": adapter, "nodeclass": adapter, "queue": adapter, "ledger": adapter, "store": adapter, "metric": adapter, "schedule": adapter,
 	"boot": wiring, "site": wiring,
 }
 

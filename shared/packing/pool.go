@@ -70,7 +70,7 @@ func (k *packer) newPool(p *cluster.NodePool) pool {
 		out.fault = plan.Reason{NodePool: p.Name, Rule: "requirements", Detail: "no instance type meets the pool's requirements: " + out.firstEmpty(reqs)}
 	case base.has.empty():
 		out.fault = plan.Reason{NodePool: p.Name, Rule: "offerings", Detail: fmt.Sprintf(
-			"%s meet the pool's requirements, but none of them can be had now", count(len(members(base.types)), "instance type"))}
+			"%s meet the pool's requirements, but none of them can be had now%s", count(len(members(base.types)), "instance type"), where(reqs))}
 	}
 	out.addDaemons(k)
 	return out

@@ -28,7 +28,7 @@ func TestSilenceIsTheDefect(t *testing.T) {
 	}{
 		"a NodePool whose EC2NodeClass does not exist": {
 			manifests: []string{pool("silent", onDemand, family+"m5")}, cpu: "1",
-			event: `there is no EC2NodeClass "silent"`,
+			event: "EC2NodeClass silent does not exist",
 			conditions: []condition{
 				{nodePools, "NodeClassReady", "False", `there is no EC2NodeClass "silent"`},
 				{nodePools, "Ready", "False", ""},

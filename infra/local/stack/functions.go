@@ -30,6 +30,7 @@ func functions() []function {
 		{name: "provision", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "provision", batch: 10, group: "treadle:provision"},
 		{name: "lifecycle", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "lifecycle", batch: 1, group: "treadle:lifecycle"},
 		{name: "interruption", memoryMB: 256, timeout: 30 * time.Second, concurrency: 5, group: "treadle:lifecycle"},
+		{name: "expiry", memoryMB: 256, timeout: 30 * time.Second, concurrency: 5, group: "treadle:lifecycle"},
 		{name: "sweep", memoryMB: 256, timeout: 60 * time.Second, concurrency: 1, group: "treadle:sweep"},
 		{name: "catalog", memoryMB: 512, timeout: 120 * time.Second, concurrency: 1},
 		{name: "install", memoryMB: 256, timeout: 120 * time.Second, concurrency: 1, admin: true},

@@ -78,14 +78,13 @@ func (s *Stack) rule(ctx context.Context, file, target string) error {
 	return err
 }
 
-// expiries makes the group of the schedules that end nodes by their age, and returns the settings of whoever makes such schedules.
-func (s *Stack) expiries(ctx context.Context) (map[string]string, error) {
+// expiries makes the group of the schedules that end nodes by their age, and adds the settings of whoever makes such schedules.
+func (s *Stack) expiries(ctx context.Context, env map[string]string) error {
 	_, err := s.AWS.Scheduler.CreateScheduleGroup(ctx, &sdkscheduler.CreateScheduleGroupInput{Name: sdkaws.String(scheduleGroup)})
-	return map[string]string{
-		"SCHEDULE_GROUP":      scheduleGroup,
-		"SCHEDULE_TARGET_ARN": "arn:aws:lambda:" + region + ":" + account + ":function:expiry",
-		"SCHEDULE_ROLE_ARN":   role("scheduler"),
-	}, err
+	env["SCHEDULE_GROUP"] = scheduleGroup
+	env["SCHEDULE_TARGET_ARN"] = "arn:aws:lambda:" + region + ":" + account + ":function:expiry"
+	env["SCHEDULE_ROLE_ARN"] = role("scheduler")
+	return err
 }
 
 func queueARN(url string) string {

@@ -317,6 +317,9 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 		}
 		env[strings.ToUpper(f.queue)+"_QUEUE_URL"] = url
 	}
+	if err := s.expiries(ctx, env); err != nil {
+		return fmt.Errorf("make schedules of function expiry: %w", err)
+	}
 	for _, f := range all {
 		if err := s.create(ctx, f, env); err != nil {
 			return fmt.Errorf("deploy function %s: %w", f.name, err)

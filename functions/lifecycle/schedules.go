@@ -43,14 +43,9 @@ func (h *Handler) schedule(ctx context.Context, site *Site, snap *cluster.Snapsh
 		return
 	}
 	if now.Sub(book.listed) > relistEvery {
-		uids, err := h.Schedules.List(ctx, site.Name)
-		if err != nil {
+		if err := h.relist(ctx, site, now); err != nil {
 			h.Log.WarnContext(ctx, "schedules not listed", "cluster", site.Name, "error", err)
 			return
-		}
-		book.listed, book.known = now, make(map[string]bool, len(uids))
-		for _, uid := range uids {
-			book.known[uid] = true
 		}
 	}
 	var missing []*cluster.NodeClaim
@@ -85,6 +80,20 @@ func (h *Handler) schedule(ctx context.Context, site *Site, snap *cluster.Snapsh
 			delete(book.known, orphans[i-len(missing)])
 		}
 	}
+}
+
+// relist replaces what is remembered by what Scheduler says.
+func (h *Handler) relist(ctx context.Context, site *Site, now time.Time) error {
+	uids, err := h.Schedules.List(ctx, site.Name)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(uids))
+	for _, uid := range uids {
+		known[uid] = true
+	}
+	site.schedules = scheduleBook{now, known}
+	return nil
 }
 
 // expiring returns the UIDs of claims whose end lies ahead.

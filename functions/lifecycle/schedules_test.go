@@ -61,7 +61,7 @@ func TestSchedule_KeepsOneForEachClaimThatExpires(t *testing.T) {
 	require.NoError(t, err)
 	look := func() {
 		snap := b.world.Snapshot(b.world.NowUnix())
-		b.Handler.schedule(t.Context(), site, &snap)
+		b.schedule(t.Context(), site, &snap)
 	}
 	look()
 	require.Equal(t, map[string]int64{mortal.UID: now + 3600}, table.at)

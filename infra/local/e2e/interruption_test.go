@@ -10,6 +10,7 @@ import (
 	"time"
 
 	sdkaws "github.com/aws/aws-sdk-go-v2/aws"
+	sdkscheduler "github.com/aws/aws-sdk-go-v2/service/scheduler"
 	sdksqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
@@ -25,14 +26,15 @@ import (
 	"treadle/infra/local/stack"
 )
 
-// spotScene is a stack whose pool is all Spot, with a Deployment running on it.
+// spotScene is a stack with a Deployment running on it.
 type spotScene struct {
 	*stack.Stack
 	kube     *clientset.Clientset
 	replicas int
 }
 
-func newSpotScene(ctx context.Context, t *testing.T, replicas int) *spotScene {
+// newSpotScene starts a stack with the quick start's pool, changed as it is told.
+func newSpotScene(ctx context.Context, t *testing.T, replicas int, change *strings.Replacer) *spotScene {
 	t.Helper()
 	s, err := stack.Start(ctx, stack.Options{
 		Build: "../../../build", BootDelay: 5 * time.Second, ShutdownFor: time.Second, Log: slog.New(slog.DiscardHandler),
@@ -45,7 +47,7 @@ func newSpotScene(ctx context.Context, t *testing.T, replicas int) *spotScene {
 	})
 	manifest, err := stack.Quickstart("default.yaml")
 	require.NoError(t, err)
-	_, err = s.Apply(ctx, []byte(strings.Replace(string(manifest), `["on-demand"]`, `["spot"]`, 1)))
+	_, err = s.Apply(ctx, []byte(change.Replace(string(manifest))))
 	require.NoError(t, err)
 	kube, err := clientset.NewForConfig(s.Kubernetes.AdminConfig())
 	require.NoError(t, err)
@@ -152,7 +154,7 @@ func TestInterruption_ReplacesANodeBeforeItIsTaken(t *testing.T) {
 	const replicas = 10
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	s := newSpotScene(ctx, t, replicas)
+	s := newSpotScene(ctx, t, replicas, strings.NewReplacer(`["on-demand"]`, `["spot"]`))
 	node := s.nodes(ctx)[0]
 	id := instanceOf(&node)
 	was := len(s.EC2.Instances())
@@ -199,4 +201,32 @@ func TestInterruption_ReplacesANodeBeforeItIsTaken(t *testing.T) {
 	alive := slices.DeleteFunc(s.EC2.Instances(), func(i ec2.Instance) bool { return i.State == "shutting-down" || i.State == "terminated" })
 	require.Len(t, alive, len(s.nodes(ctx)), "the second copy of the notice replaced nothing")
 	s.eventually(t, 10*time.Second, "nothing is left in the queue", func() bool { return s.queued(ctx, t, "treadle-interruption") == "0+0" })
+}
+
+func TestExpiry_EndsANodeAtItsTime(t *testing.T) {
+	const replicas = 2
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s := newSpotScene(ctx, t, replicas, strings.NewReplacer("720h", "30s"))
+	old := s.nodes(ctx)[0]
+	schedules := func() []string {
+		out, err := s.AWS.Scheduler.ListSchedules(ctx, &sdkscheduler.ListSchedulesInput{GroupName: sdkaws.String("treadle")})
+		require.NoError(t, err)
+		var names []string
+		for _, one := range out.Schedules {
+			names = append(names, *one.Name)
+		}
+		return names
+	}
+	s.eventually(t, 20*time.Second, "the claim has a schedule", func() bool { return len(schedules()) > 0 })
+	first := schedules()
+	s.eventually(t, time.Minute, "the schedule fires", func() bool { return len(s.Lambda.Reports("expiry")) > 0 })
+	s.eventually(t, 30*time.Second, "the claim's end is told", func() bool { return s.told(ctx, "Expired") })
+	s.eventually(t, 2*time.Minute, "the node is gone", func() bool {
+		return !slices.ContainsFunc(s.nodes(ctx), func(n corev1.Node) bool { return n.Name == old.Name })
+	})
+	s.eventually(t, time.Minute, "its pods run elsewhere", func() bool { return s.running(ctx, old.Name) == replicas })
+	for _, name := range first {
+		require.NotContains(t, schedules(), name, "a schedule goes when it has fired")
+	}
 }

@@ -91,8 +91,10 @@ func (n *subnet) take(count int) (addr netip.Addr, ok bool) {
 		return netip.Addr{}, false
 	}
 	n.free -= count
-	if last := len(n.back) - 1; last >= 0 {
-		addr, n.back = n.back[last], n.back[:last]
+	// An address that was given back is used again as late as can be: the name of a node follows from it, and the Node of a machine that is
+	// gone may stand for a while.
+	if size := uint32(1) << (32 - n.block.Bits()); n.next == size-1 {
+		addr, n.back = n.back[0], n.back[1:]
 		return addr, true
 	}
 	base := n.block.Addr().As4()

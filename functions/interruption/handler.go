@@ -160,10 +160,23 @@ func (h *Handler) owned(ctx context.Context, notices map[int]notice.Notice, fail
 		}
 		for _, one := range instances {
 			name := owner(one)
-			out[name] = append(out[name], hit{i, one, disruption.Interruption{Instance: one.ID, Kind: notices[i].Kind, Detail: notices[i].Detail}})
+			out[name] = append(out[name], hit{i, one, disruption.Interruption{Instance: one.ID, Kind: notices[i].Kind, Detail: because(notices[i].Detail, one)}})
 		}
 	}
 	return out
+}
+
+// because adds to what a notice says the reason that EC2 has for an instance that is going: what killed it is what its owner wants to
+// know (R31).
+func because(detail string, one cluster.Instance) string {
+	switch {
+	case one.StateReason == "":
+		return detail
+	case detail == "":
+		return one.StateReason
+	default:
+		return detail + ": " + one.StateReason
+	}
 }
 
 // about returns the instances that a notice is about. One that EC2 does not know has no tags, and so belongs to nobody.

@@ -34,8 +34,10 @@ func TestFault_NoCapacityForTheFirstChoiceTakesAnother(t *testing.T) {
 			requests = append(requests, l.RequestID)
 		}
 	}
-	require.Len(t, requests, passes+2, "one launch was refused, one not")
-	require.Equal(t, requests[passes], requests[passes+1], "both in the same pass")
+	require.Greater(t, len(requests), passes+1, "a launch was refused, and another one not")
+	for _, request := range requests[passes:] {
+		require.Equal(t, requests[passes], request, "all in the same pass")
+	}
 }
 
 func TestFault_NoCapacityAnywhereIsSaidAndMended(t *testing.T) {

@@ -98,6 +98,7 @@ func (h *Handler) endOrphans(ctx context.Context, site *Site, snap *cluster.Snap
 	for _, since := range book.seen {
 		if due := since.Add(secondSighting); now.Before(due) {
 			d.Again(due.Unix() + 1)
+			d.Waiting = true // what was seen is in memory only, and a cluster at rest is hardly ever looked at
 			return nil
 		}
 	}
@@ -117,6 +118,7 @@ func (h *Handler) endOrphans(ctx context.Context, site *Site, snap *cluster.Snap
 		}
 		seen[id] = now
 		d.Again(now.Add(secondSighting).Unix() + 1)
+		d.Waiting = true
 	}
 	book.seen = seen
 	if len(proven) == 0 {

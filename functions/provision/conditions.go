@@ -36,12 +36,13 @@ func (h *Handler) conditions(ctx context.Context, site *Site, snap *cluster.Snap
 		}
 	}
 	for i, want := range readiness.Pools(snap) {
-		if err := h.hashPool(ctx, site, &want); err != nil {
-			errs = append(errs, err)
-		}
 		err := site.Kube.PatchNodePoolStatus(ctx, snap.NodePools[i], want)
 		if err != nil && !stale(err) {
 			errs = append(errs, fmt.Errorf("write status of nodepool %s: %w", want.Name, err))
+		}
+		// After the status, because it changes the version that the status is written against.
+		if err := h.hashPool(ctx, site, &want); err != nil {
+			errs = append(errs, err)
 		}
 		if was, is := snap.NodePools[i].Conditions.Get(cluster.ConditionReady), want.Conditions.Get(cluster.ConditionReady); is.Status != "True" && was.Message != is.Message {
 			_ = site.Kube.Event(ctx, plan.PoolEvent(&want, "NotReady", true, is.Message)) // the condition says the same
@@ -96,6 +97,8 @@ func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot,
 		h.Log.WarnContext(ctx, "nodeclass not resolved, keeping what is known", "cluster", site.Name, "nodeclass", class.Name, "error", err)
 		return nil
 	}
+	// No other writer has a hand in this status, while what was just written to the class has changed its version.
+	class.ResourceVersion = ""
 	want := *class
 	want.Status = status
 	if err := site.Kube.PatchNodeClassStatus(ctx, *class, want); err != nil && !stale(err) {

@@ -45,6 +45,8 @@ func waitingPods(snap *cluster.Snapshot) map[cluster.PodUID]cluster.PodRef {
 func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights, waiting map[cluster.PodUID]cluster.PodRef) {
 	claim := m.Claim
 	switch {
+	case claim.ProviderID != "" && !slices.Contains(claim.Finalizers, cluster.FinalizerTermination):
+		hold(d, m)
 	case claim.ProviderID == "" && claim.Conditions.Get(cluster.ConditionLaunched).Status == "False":
 		fail(d, m, "launch_failed", "LaunchFailed", cause(claim, cluster.ConditionLaunched))
 	case claim.ProviderID == "":
@@ -63,6 +65,22 @@ func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights, w
 	case !claim.Conditions.True(cluster.ConditionInitialized):
 		initialize(d, now, m)
 	}
+}
+
+// hold puts back the finalizers of a claim that has an instance, and of its node: whoever was uninstalled and installed again finds
+// them without, and a claim that goes without a drain leaves its instance behind.
+func hold(d *plan.Decision, m cluster.Member) {
+	claim := *m.Claim
+	claim.Finalizers = append(slices.Clone(claim.Finalizers), cluster.FinalizerTermination)
+	move := plan.Move{Reason: "hold", Claim: m.Claim, Node: m.Node, WantClaim: &claim}
+	registered := m.Node != nil && claim.Conditions.True(cluster.ConditionRegistered)
+	if registered && m.Node.DeletionUnix == 0 && !slices.Contains(m.Node.Finalizers, cluster.FinalizerTermination) {
+		node := *m.Node
+		node.Finalizers = append(slices.Clone(node.Finalizers), cluster.FinalizerTermination)
+		move.WantNode = &node
+	}
+	d.Moves = append(d.Moves, move)
+	d.Waiting = true
 }
 
 // register joins the node to the claim, or ends a claim whose node will not come.

@@ -35,6 +35,7 @@ func launched() cluster.NodeClaim {
 		Annotations: map[string]string{"note": "b", cluster.AnnotationLaunch: "{}", cluster.AnnotationTagged: "true"},
 		Taints:      []cluster.Taint{dedicated}, StartupTaints: []cluster.Taint{startup},
 		Conditions: cluster.Conditions{is(cluster.ConditionLaunched, "True", now-90)},
+		Finalizers: []string{cluster.FinalizerTermination},
 	}
 }
 
@@ -324,4 +325,20 @@ func TestDecide_NominatesANodeForThePodsThatStillWaitForIt(t *testing.T) {
 	claim.Annotations[cluster.AnnotationPlanned] = cluster.FormatPlanned(append(planned, cluster.PodRef{UID: "is gone"}))
 	snap := cluster.Snapshot{NowUnix: now, NodeClaims: []cluster.NodeClaim{claim}, Nodes: []cluster.Node{node()}, Pods: pods}
 	require.Equal(t, []cluster.PodRef{pods[0].PodRef}, joining.Decide(&snap, nil).Moves[0].Nominate)
+}
+
+func TestDecide_HoldsWhatAnUninstallationHasLetGo(t *testing.T) {
+	t.Parallel()
+	claim, joined := registered()
+	claim.Finalizers, joined.Finalizers = []string{"example.com/theirs"}, nil
+	d := joining.Decide(&cluster.Snapshot{NowUnix: now, NodeClaims: []cluster.NodeClaim{claim}, Nodes: []cluster.Node{joined}}, nil)
+	require.Len(t, d.Moves, 1)
+	require.True(t, d.Waiting, "what it keeps from being seen is looked at next")
+	require.Equal(t, []string{"example.com/theirs", cluster.FinalizerTermination}, d.Moves[0].WantClaim.Finalizers)
+	require.Equal(t, []string{cluster.FinalizerTermination}, d.Moves[0].WantNode.Finalizers)
+	require.Empty(t, joined.Finalizers, "the snapshot is left alone")
+
+	claim.DeletionUnix = now
+	d = joining.Decide(&cluster.Snapshot{NowUnix: now, NodeClaims: []cluster.NodeClaim{claim}, Nodes: []cluster.Node{joined}}, nil)
+	require.Empty(t, d.Moves, "what is being deleted can be held no more")
 }

@@ -51,7 +51,9 @@ func TestInstallAndUninstall(t *testing.T) {
 			require.NotContains(t, o.GetName(), "treadle", resource.Resource)
 		}
 	}
-	// Whoever is woken now has nothing to do.
+	// Whoever is woken now has nothing to do. Warm functions would believe for a minute that the cluster is served, and be denied.
+	s.Lambda.Kill("provision")
+	s.Lambda.Kill("lifecycle")
 	s.wake(t, "provision")
 	s.wake(t, "lifecycle")
 	s.eventually(t, later, "wake-ups are acknowledged", s.quiet)

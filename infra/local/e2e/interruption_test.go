@@ -151,6 +151,7 @@ func instanceOf(n *corev1.Node) string {
 }
 
 func TestInterruption_ReplacesANodeBeforeItIsTaken(t *testing.T) {
+	t.Parallel()
 	const replicas = 10
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
@@ -204,6 +205,7 @@ func TestInterruption_ReplacesANodeBeforeItIsTaken(t *testing.T) {
 }
 
 func TestExpiry_EndsANodeAtItsTime(t *testing.T) {
+	t.Parallel()
 	const replicas = 2
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

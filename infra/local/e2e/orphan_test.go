@@ -16,6 +16,7 @@ import (
 // An instance with the cluster's tags and no NodeClaim is ended once it was seen twice; another cluster's is none of our business.
 func TestOrphan(t *testing.T) {
 	s := turn(t)
+	s.Lambda.Kill("lifecycle") // a warm one has just listed the instances, and would not for a minute
 	ours, theirs := s.instance(t, "demo"), s.instance(t, "another")
 	t.Cleanup(func() {
 		_, err := s.EC2.TerminateInstances(context.Background(), &sdkec2.TerminateInstancesInput{InstanceIds: []string{theirs}})

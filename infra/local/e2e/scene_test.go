@@ -79,7 +79,9 @@ func turn(t *testing.T) *scene {
 	shared.Lock()
 	t.Cleanup(shared.Unlock)
 	if shared.scene == nil {
-		s, err := start(t.Context(), stack.Options{ShutdownFor: time.Second, SweepEvery: 10 * time.Second})
+		// A node is ready last, as real ones are: were it ready first, a pod could be bound the moment that the unregistered taint goes, and
+		// the taint eviction controller, which may still see that taint, would delete it.
+		s, err := start(t.Context(), stack.Options{ShutdownFor: time.Second, ReadyDelay: 2 * time.Second, SweepEvery: 10 * time.Second})
 		require.NoError(t, err)
 		shared.scene = s
 	}

@@ -67,6 +67,8 @@ type Options struct {
 	// that a crash holds a cluster up for seconds.
 	Timeouts map[string]time.Duration
 
+	// SchedulerQPS is how many requests a second kube-scheduler may make; upstream's default when zero.
+	SchedulerQPS float32
 	// Throttle holds callers of EC2 to its token buckets: 5 calls at once, 2 a second, for the calls that change something.
 	Throttle bool
 	// Bare leaves the stack without Treadle: no function is deployed into it.
@@ -243,7 +245,7 @@ func (s *Stack) startKubernetes(ctx, _ context.Context) error {
 	}
 	s.Kubernetes, err = kubernetes.Start(ctx, kubernetes.Options{
 		Dir: filepath.Join(s.Dir, "kubernetes"), Port: s.options.KubernetesPort, Progress: s.options.Progress,
-		TokenWebhookURL: url, TokenWebhookCA: s.authority.PEM(),
+		TokenWebhookURL: url, TokenWebhookCA: s.authority.PEM(), SchedulerQPS: s.options.SchedulerQPS,
 	})
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func one(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sights, w
 		register(d, now, m, sights, waiting)
 	case m.Node == nil:
 		fail(d, m, "node_gone", "NodeGone", fmt.Sprintf("node %s no longer exists", claim.NodeName))
-	case lost(m, sights):
+	case lost(now, m, sights):
 		fail(d, m, "instance_gone", "InstanceTerminated", "the instance has ended and its node is not ready")
 	case !claim.Conditions.True(cluster.ConditionInitialized):
 		initialize(d, now, m)
@@ -103,11 +103,7 @@ func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sigh
 		d.Waiting = true
 		return
 	}
-	launched := claim.Conditions.Get(cluster.ConditionLaunched).TransitionUnix
-	if launched == 0 {
-		launched = claim.CreatedUnix
-	}
-	if sight, asked := sights[cluster.InstanceOf(claim.ProviderID)]; asked && sight.Gone(now-launched > visibilitySeconds) {
+	if sight, asked := sights[cluster.InstanceOf(claim.ProviderID)]; asked && sight.Gone(settled(now, claim)) {
 		reason := sight.Instance.StateReason
 		if reason == "" {
 			reason = "EC2 does not know it any more"
@@ -115,7 +111,7 @@ func register(d *plan.Decision, now int64, m cluster.Member, sights cluster.Sigh
 		fail(d, m, "instance_ended", "InstanceTerminated", "the instance ended before its node joined: "+reason)
 		return
 	}
-	if deadline := launched + registrationSeconds; now < deadline {
+	if deadline := launchedUnix(claim) + registrationSeconds; now < deadline {
 		d.Waiting = true
 		d.Again(deadline)
 		return
@@ -210,9 +206,19 @@ func missing(m cluster.Member) (reason, message string) {
 }
 
 // lost reports whether the instance of a registered node has ended. A ready node is believed rather than EC2 (L-091).
-func lost(m cluster.Member, sights cluster.Sights) bool {
+func lost(now int64, m cluster.Member, sights cluster.Sights) bool {
 	sight, asked := sights[cluster.InstanceOf(m.Claim.ProviderID)]
-	return asked && !m.Node.Ready() && sight.Gone(true)
+	return asked && !m.Node.Ready() && sight.Gone(settled(now, m.Claim))
+}
+
+// settled reports whether EC2 has had the time to show the instance of a claim: before that, not to know it means nothing.
+func settled(now int64, claim *cluster.NodeClaim) bool { return now-launchedUnix(claim) > visibilitySeconds }
+
+func launchedUnix(claim *cluster.NodeClaim) int64 {
+	if at := claim.Conditions.Get(cluster.ConditionLaunched).TransitionUnix; at != 0 {
+		return at
+	}
+	return claim.CreatedUnix
 }
 
 func fail(d *plan.Decision, m cluster.Member, reason, event, message string) {

@@ -268,6 +268,13 @@ func TestDecide_EndsAClaimWhoseInstanceEndedUnderARegisteredNode(t *testing.T) {
 	require.Equal(t, "instance_gone", d.Moves[0].Reason)
 	require.True(t, d.Moves[0].DeleteClaim)
 	require.Equal(t, "initialize", joining.Decide(&snap, nil).Moves[0].Reason, "an instance that nobody asked about proves nothing")
+
+	for i, c := range snap.NodeClaims[0].Conditions {
+		if c.Type == cluster.ConditionLaunched {
+			snap.NodeClaims[0].Conditions[i].TransitionUnix = now - 8
+		}
+	}
+	require.Equal(t, "initialize", joining.Decide(&snap, cluster.Sights{"i-1": {}}).Moves[0].Reason, "EC2 may not show a young instance yet")
 }
 
 // TestDecide_TwiceChangesNothingTwice lets a node join in any number of looks: deciding again on what was just applied writes only what

@@ -212,7 +212,9 @@ func lost(now int64, m cluster.Member, sights cluster.Sights) bool {
 }
 
 // settled reports whether EC2 has had the time to show the instance of a claim: before that, not to know it means nothing.
-func settled(now int64, claim *cluster.NodeClaim) bool { return now-launchedUnix(claim) > visibilitySeconds }
+func settled(now int64, claim *cluster.NodeClaim) bool {
+	return now-launchedUnix(claim) > visibilitySeconds
+}
 
 func launchedUnix(claim *cluster.NodeClaim) int64 {
 	if at := claim.Conditions.Get(cluster.ConditionLaunched).TransitionUnix; at != 0 {

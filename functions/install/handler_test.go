@@ -45,9 +45,9 @@ func (s *scene) step(format string, args ...any) error {
 // known reports whether the token in the webhook's address is one that wake would let in.
 func (s *scene) known() bool {
 	_, rest, _ := strings.Cut(s.webhook, "/demo/")
-	token, _, _ := strings.Cut(rest, "\n")
+	token, _, _ := strings.Cut(rest, `"`)
 	for _, sum := range s.served.WebhookTokenSHA256 {
-		if sum == store.HashToken(strings.TrimSpace(token)) {
+		if sum == store.HashToken(token) {
 			return true
 		}
 	}

@@ -47,6 +47,8 @@ test-product: build
 	@$(GO) build -v ./shared/... ./functions/... ./events/... 2>&1 | $(call PROGRESS,compiling the product)
 	$(GO) test ./...
 	cd infra/karpenter && $(GO) test ./...
+	@cd infra/conformance && $(GO) test -c -v -o /dev/null . 2>&1 | $(call PROGRESS,compiling Karpenter's API)
+	cd infra/conformance && $(GO) test ./...
 
 test-local: build
 	@cd infra/local && $(GO) build -v ./... 2>&1 | $(call PROGRESS,compiling the local stack)
@@ -72,7 +74,7 @@ lint: ## vet and golangci-lint, for each module
 	@cd infra/tools && $(GO) build -v -o ../../build/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 2>&1 | $(call PROGRESS,building golangci-lint)
 	build/golangci-lint run ./...
 
-tidy: ## go.mod and go.sum hold what is needed and no more (infra/karpenter needs modules for their files only, which tidy would drop)
+tidy: ## go.mod and go.sum hold what is needed and no more (infra/karpenter and infra/conformance need modules that nothing there imports, which tidy would drop)
 	@for module in . infra/local infra/local/controlplane infra/tools; do \
 		echo "go mod tidy -diff in $$module"; (cd $$module && $(GO) mod tidy -diff); done
 

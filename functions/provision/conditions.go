@@ -55,19 +55,22 @@ func (h *Handler) conditions(ctx context.Context, site *Site, snap *cluster.Snap
 // hashPool notes the hash of a pool in the pool, beside those that its claims carry (N-033).
 func (h *Handler) hashPool(ctx context.Context, site *Site, pool *cluster.NodePool) error {
 	want := *pool
-	want.Annotations = hashed(pool.Annotations, cluster.AnnotationNodePoolHash, pool.Hash, cluster.AnnotationNodePoolHashVersion)
+	want.Annotations = noted(pool.Annotations, map[string]string{
+		cluster.AnnotationNodePoolHash: pool.Hash, cluster.AnnotationNodePoolHashVersion: cluster.HashVersionNodePool,
+	})
 	if err := site.Kube.PatchNodePool(ctx, *pool, want); err != nil && !stale(err) {
 		return fmt.Errorf("write hash of nodepool %s: %w", pool.Name, err)
 	}
 	return nil
 }
 
-func hashed(annotations map[string]string, hashKey, hash, versionKey string) map[string]string {
+// noted returns the annotations with more of them.
+func noted(annotations, more map[string]string) map[string]string {
 	out := maps.Clone(annotations)
 	if out == nil {
 		out = map[string]string{}
 	}
-	out[hashKey], out[versionKey] = hash, cluster.HashVersion
+	maps.Copy(out, more)
 	return out
 }
 
@@ -78,7 +81,9 @@ func (h *Handler) class(ctx context.Context, site *Site, snap *cluster.Snapshot,
 		return h.releaseClass(ctx, site, snap, class, facts)
 	}
 	held := *class
-	held.Annotations = hashed(class.Annotations, cluster.AnnotationNodeClassHash, class.Hash, cluster.AnnotationNodeClassHashVersion)
+	held.Annotations = noted(class.Annotations, map[string]string{
+		cluster.AnnotationNodeClassHash: class.Hash, cluster.AnnotationNodeClassHashVersion: cluster.HashVersionNodeClass,
+	})
 	if !slices.Contains(class.Finalizers, cluster.FinalizerNodeClass) {
 		held.Finalizers = append(slices.Clone(class.Finalizers), cluster.FinalizerNodeClass)
 	}

@@ -36,9 +36,9 @@ func NodeClaim(pool *cluster.NodePool, class *cluster.NodeClass, c plan.Claim, l
 		annotations = map[string]string{}
 	}
 	annotations[cluster.AnnotationNodePoolHash] = pool.Hash
-	annotations[cluster.AnnotationNodePoolHashVersion] = cluster.HashVersion
+	annotations[cluster.AnnotationNodePoolHashVersion] = cluster.HashVersionNodePool
 	annotations[cluster.AnnotationNodeClassHash] = class.Hash
-	annotations[cluster.AnnotationNodeClassHashVersion] = cluster.HashVersion
+	annotations[cluster.AnnotationNodeClassHashVersion] = cluster.HashVersionNodeClass
 	annotations[cluster.AnnotationLaunch] = launch.Annotation()
 	annotations[cluster.AnnotationPlanned] = cluster.FormatPlanned(c.Pods)
 	if c.MinValuesRelaxed {

@@ -36,8 +36,8 @@ func TestNodeClaim_CarriesWhatItsNodeAndItsLaunchNeed(t *testing.T) {
 		"team": "a", cluster.LabelArch: "arm64", cluster.LabelNodePool: "general", cluster.LabelNodeClass: "default",
 	}, got.Labels, "only what is certain becomes a label")
 	require.Equal(t, map[string]string{
-		"note": "b", cluster.AnnotationNodePoolHash: "1", cluster.AnnotationNodePoolHashVersion: cluster.HashVersion,
-		cluster.AnnotationNodeClassHash: "2", cluster.AnnotationNodeClassHashVersion: cluster.HashVersion,
+		"note": "b", cluster.AnnotationNodePoolHash: "1", cluster.AnnotationNodePoolHashVersion: cluster.HashVersionNodePool,
+		cluster.AnnotationNodeClassHash: "2", cluster.AnnotationNodeClassHashVersion: cluster.HashVersionNodeClass,
 		cluster.AnnotationLaunch: launch.Annotation(), cluster.AnnotationPlanned: "u1,u2", cluster.AnnotationMinValuesRelaxed: "true",
 	}, got.Annotations)
 	require.Equal(t, []string{cluster.FinalizerTermination}, got.Finalizers, "before any call that costs money (L-001)")

@@ -52,9 +52,12 @@ const (
 	FinalizerNodeClass = "karpenter.k8s.aws/termination"
 )
 
-// HashVersion is what the hash-version annotations say beside Treadle's hashes: hashes of Karpenter's own making carry another version
-// and are never compared with them (N-035).
-const HashVersion = "treadle-1"
+// What the hash-version annotations say beside hashes of NodePools and EC2NodeClasses. Hashes of different versions are never compared
+// (N-033, N-035, C-117).
+const (
+	HashVersionNodePool  = "v3"
+	HashVersionNodeClass = "v5"
+)
 
 // CapacityType is how EC2 sells an instance.
 type CapacityType string

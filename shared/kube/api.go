@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"treadle/shared/cluster"
+	"treadle/shared/kube/fingerprint"
 )
 
 // Karpenter's objects as JSON: NodePool and NodeClaim of karpenter.sh/v1 here, EC2NodeClass in api_nodeclass.go. Karpenter's own Go types
@@ -167,6 +168,14 @@ func (p *problems) add(err error) {
 
 func (p problems) String() string { return strings.Join(p, "; ") }
 
+// hash returns the hash of an object. One that cannot be understood has none.
+func (p *problems) hash(sum string, err error) string {
+	if len(*p) == 0 {
+		p.add(err)
+	}
+	return sum
+}
+
 func (p *problems) seconds(field, text string) int64 {
 	if text == "" {
 		return 0
@@ -272,7 +281,7 @@ func decodeNodePool(raw []byte, _ *interner) (meta, cluster.NodePool, error) {
 			Reasons:         b.Reasons,
 		})
 	}
-	p.Hash = templateHash(p.Template)
+	p.Hash = bad.hash(fingerprint.NodePool(raw))
 	p.Invalid = bad.String()
 	return m, p, nil
 }

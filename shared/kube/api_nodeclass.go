@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"treadle/shared/cluster"
+	"treadle/shared/kube/fingerprint"
 )
 
 type wireNodeClass struct {
@@ -169,16 +170,19 @@ type wireReservation struct {
 	Interruptible         bool       `json:"interruptible"`
 }
 
-func nodeClassSource() source[cluster.NodeClass] {
+// nodeClassSource reads the classes of a cluster with the given certificate authority.
+func nodeClassSource(authority []byte) source[cluster.NodeClass] {
 	return source[cluster.NodeClass]{
-		path:        classesPath,
-		json:        true,
-		decode:      decodeNodeClass,
+		path: classesPath,
+		json: true,
+		decode: func(raw []byte, _ *interner) (meta, cluster.NodeClass, error) {
+			return decodeNodeClass(raw, authority)
+		},
 		unversioned: func(c *cluster.NodeClass) { c.ResourceVersion = "" },
 	}
 }
 
-func decodeNodeClass(raw []byte, _ *interner) (meta, cluster.NodeClass, error) {
+func decodeNodeClass(raw, authority []byte) (meta, cluster.NodeClass, error) {
 	var w wireNodeClass
 	m, bad, err := decodeWire(raw, &w)
 	if err != nil {
@@ -195,7 +199,7 @@ func decodeNodeClass(raw []byte, _ *interner) (meta, cluster.NodeClass, error) {
 		Spec:            fromClassSpec(&w.Spec, &bad),
 		Status:          fromClassStatus(&w.Status),
 	}
-	c.Hash = classHash(c.Spec)
+	c.Hash = bad.hash(fingerprint.NodeClass(raw, authority))
 	c.Invalid = bad.String()
 	return m, c, nil
 }

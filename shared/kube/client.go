@@ -35,9 +35,11 @@ type Config struct {
 type Client struct {
 	cluster string
 	base    string
-	token   TokenSource
-	agent   string
-	http    *http.Client
+	// authority is the certificate authority in PEM, which is part of what nodes are made from.
+	authority []byte
+	token     TokenSource
+	agent     string
+	http      *http.Client
 
 	mu   sync.Mutex
 	said map[string]time.Time // Events sent lately, by name
@@ -78,12 +80,13 @@ func New(c Config) (*Client, error) {
 	transport.ForceAttemptHTTP2 = true
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	return &Client{
-		cluster: c.Cluster,
-		base:    strings.TrimSuffix(u.String(), "/"),
-		token:   c.Token,
-		agent:   c.UserAgent,
-		http:    &http.Client{Transport: transport},
-		said:    map[string]time.Time{},
+		cluster:   c.Cluster,
+		base:      strings.TrimSuffix(u.String(), "/"),
+		authority: c.CA,
+		token:     c.Token,
+		agent:     c.UserAgent,
+		http:      &http.Client{Transport: transport},
+		said:      map[string]time.Time{},
 	}, nil
 }
 

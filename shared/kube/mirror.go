@@ -61,7 +61,7 @@ func NewMirror(c *Client, kinds Kind) *Mirror {
 	m.nodes = copyOf(m, kinds&Nodes != 0, nodeSource())
 	m.claims = copyOf(m, kinds&NodeClaims != 0, nodeClaimSource())
 	m.pools = copyOf(m, kinds&NodePools != 0, nodePoolSource())
-	m.classes = copyOf(m, kinds&NodeClasses != 0, nodeClassSource())
+	m.classes = copyOf(m, kinds&NodeClasses != 0, nodeClassSource(c.authority))
 	m.daemons = copyOf(m, kinds&Daemons != 0, daemonSource())
 	m.csiNodes = copyOf(m, kinds&CSINodes != 0, csiNodeSource())
 	m.namespaces = copyOf(m, kinds&Namespaces != 0, namespaceSource())

@@ -118,3 +118,12 @@ func wrap(err error, verb, kind, name string) error {
 	}
 	return fmt.Errorf("%s %s %s: %w", verb, kind, name, err)
 }
+
+// encode writes one of the nouns as JSON, which cannot fail: they hold no channels, functions or cycles.
+func encode(v any) []byte {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic("kube: encode a noun: " + err.Error())
+	}
+	return out
+}

@@ -65,6 +65,11 @@ test-e2e: build
 		echo "FAILED, run once more by itself: $$failed"; \
 		$(GO) test -v -count=1 -timeout 20m -parallel 1 -run "^($$failed)\$$" ./e2e; }; }
 
+.PHONY: conformance
+# SPECS=regexp runs those specs only, SUITE=performance the other suite.
+conformance: build build/local-run ## run Karpenter's own end-to-end suite against Treadle on the local stack
+	cd infra/conformance && $(GO) run . -suite $(or $(SUITE),regression) -specs '$(SPECS)' $(ARGS)
+
 .PHONY: check lint tidy generate vulnerabilities race
 check: lint tidy generate race ## everything that the tests do not say
 

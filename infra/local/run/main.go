@@ -24,7 +24,7 @@ import (
 
 type options struct {
 	build, workload string
-	once            bool
+	once, empty     bool
 	boot            time.Duration
 	patience        time.Duration
 	throttle        bool
@@ -70,6 +70,7 @@ func main() {
 	flag.StringVar(&o.build, "build", "../../build", "folder of the functions' binaries, and of run.json")
 	flag.StringVar(&o.workload, "workload", "", "manifests to run instead of the 300 pods")
 	flag.BoolVar(&o.once, "once", false, "stop after the summary; status 0 only if every pod ran and the cluster went back to zero")
+	flag.BoolVar(&o.empty, "empty", false, "start the stack with no pool and no workload in the cluster, and leave it up")
 	flag.DurationVar(&o.boot, "boot", 5*time.Second, "how long an instance takes to boot")
 	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long to wait for all pods to run, and for the cluster to be at zero again")
 	flag.BoolVar(&o.throttle, "throttle", false, "hold EC2's calls to its token buckets: 5 at once, 2 a second")
@@ -122,19 +123,21 @@ func run(ctx context.Context, o options) (err error) {
 		defer cancel()
 		err = errors.Join(err, s.Stop(ctx))
 	}()
-	j := &job{options: o, stack: s, screen: newScreen()}
-	if j.viewer, err = newViewer(s); err != nil {
-		return err
-	}
-	runErr := j.run(ctx, manifests)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if o.once {
-		return runErr
-	}
-	if runErr != nil {
-		fmt.Fprintln(os.Stderr, "run:", runErr)
+	if !o.empty {
+		j := &job{options: o, stack: s, screen: newScreen()}
+		if j.viewer, err = newViewer(s); err != nil {
+			return err
+		}
+		runErr := j.run(ctx, manifests)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if o.once {
+			return runErr
+		}
+		if runErr != nil {
+			fmt.Fprintln(os.Stderr, "run:", runErr)
+		}
 	}
 	fmt.Printf("\nThe stack stays up; Ctrl-C stops it. In another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get nodepools,nodeclaims -o wide\n\n"+
 		"  export AWS_ENDPOINT_URL=%s AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=local\n  aws ec2 describe-instances\n",

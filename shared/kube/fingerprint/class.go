@@ -116,10 +116,7 @@ func NodeClass(object, authority []byte) (string, error) {
 	return sum([]any{class.Spec, class.Spec.family(), base64.StdEncoding.EncodeToString(authority)})
 }
 
-// aliases are the image families that an alias may name, as Karpenter spells them.
-var aliases = []string{"AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025"}
-
-// family is the image family given, or that of the alias.
+// family is the image family given, or that of the alias as Karpenter spells it.
 func (s EC2NodeClassSpec) family() string {
 	if s.AMIFamily != nil {
 		return *s.AMIFamily
@@ -129,7 +126,7 @@ func (s EC2NodeClassSpec) family() string {
 		if !found {
 			continue
 		}
-		for _, known := range aliases {
+		for _, known := range []string{"AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025"} {
 			if strings.EqualFold(name, known) {
 				return known
 			}

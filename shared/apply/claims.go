@@ -17,7 +17,7 @@ type Claims interface {
 }
 
 // NodeClaim returns the claim to write for a planned one: made from the template of its pool, and carrying the launch that it
-// stands for and the pods that it is meant for. Create names it.
+// stands for and the pods that it is meant for. Create names it. A claim without a launch is launched by whoever finds it so.
 func NodeClaim(pool *cluster.NodePool, class *cluster.NodeClass, c plan.Claim, launch plan.Launch) cluster.NodeClaim {
 	t := pool.Template
 	labels := maps.Clone(t.Labels)
@@ -39,7 +39,9 @@ func NodeClaim(pool *cluster.NodePool, class *cluster.NodeClass, c plan.Claim, l
 	annotations[cluster.AnnotationNodePoolHashVersion] = cluster.HashVersionNodePool
 	annotations[cluster.AnnotationNodeClassHash] = class.Hash
 	annotations[cluster.AnnotationNodeClassHashVersion] = cluster.HashVersionNodeClass
-	annotations[cluster.AnnotationLaunch] = launch.Annotation()
+	if launch.Group != "" {
+		annotations[cluster.AnnotationLaunch] = launch.Annotation()
+	}
 	annotations[cluster.AnnotationPlanned] = cluster.FormatPlanned(c.Pods)
 	if c.MinValuesRelaxed {
 		annotations[cluster.AnnotationMinValuesRelaxed] = "true"

@@ -62,12 +62,12 @@ func (l *Launcher) Launch(ctx context.Context, o Order) (plan.Result, error) {
 		return res, l.record(ctx, o, res)
 	case errors.Is(err, plan.ErrNotFound), errors.Is(err, plan.ErrMismatch):
 		// The request can never succeed again: fail its claims, so that the next plan makes a fresh one.
-		return res, errors.Join(err, l.fail(ctx, o.Open(), "LaunchFailed", err.Error()))
+		return res, errors.Join(err, l.Refuse(ctx, o.Open(), "LaunchFailed", err.Error()))
 	case errors.Is(err, plan.ErrDenied), errors.Is(err, plan.ErrInvalid):
 		if unwanted(o.Open()) {
 			// Nobody waits for this launch to be mended, and its claims would wait for ever. Should an earlier try have launched
 			// after all, its instances are orphans, which are found.
-			return res, errors.Join(err, l.fail(ctx, o.Open(), "LaunchFailed", err.Error()))
+			return res, errors.Join(err, l.Refuse(ctx, o.Open(), "LaunchFailed", err.Error()))
 		}
 		return res, errors.Join(err, l.explain(ctx, o.Open(), err))
 	default:
@@ -121,7 +121,7 @@ func (l *Launcher) record(ctx context.Context, o Order, res plan.Result) error {
 	if err := errors.Join(errs...); err != nil || served == len(open) {
 		return err // nobody goes before every instance is recorded: the token of a repetition is made from all claims
 	}
-	return l.fail(ctx, open[served:], "InsufficientCapacity", why(res.Refusals))
+	return l.Refuse(ctx, open[served:], "InsufficientCapacity", why(res.Refusals))
 }
 
 // launched writes labels and annotations first and the status, with the provider id, last: a claim with a provider id is complete.
@@ -162,7 +162,6 @@ func (l *Launcher) launched(ctx context.Context, o Order, claim *cluster.NodeCla
 		With(cluster.Condition{Type: cluster.ConditionLaunched, Status: "True", Reason: "Launched", TransitionUnix: at}).
 		With(pending(cluster.ConditionRegistered, "NodeNotFound", "no node with this provider id has joined yet", at)).
 		With(pending(cluster.ConditionInitialized, "NodeNotFound", "no node with this provider id has joined yet", at)).
-		With(cluster.Condition{Type: cluster.ConditionDrifted, Status: "False", Reason: "NotDrifted", TransitionUnix: at}).
 		WithReady(at, cluster.ConditionLaunched, cluster.ConditionRegistered, cluster.ConditionInitialized)
 	if _, err := l.Kube.PatchNodeClaimStatus(ctx, old, want); err != nil {
 		return fmt.Errorf("record instance %s in nodeclaim %s: %w", instance.ID, claim.Name, err)
@@ -176,9 +175,9 @@ func pending(kind, reason, message string, at int64) cluster.Condition {
 	return cluster.Condition{Type: kind, Status: "Unknown", Reason: reason, Message: message, TransitionUnix: at}
 }
 
-// fail ends claims that stand for no instance. All are marked before the first one goes: the condition tells the next look that
+// Refuse ends claims that stand for no instance, with the reason in a condition and an Event. All are marked before the first one goes: the condition tells the next look that
 // nothing was launched, and while one of them is unmarked the launch may be repeated, with a token made from all claims.
-func (l *Launcher) fail(ctx context.Context, claims []*cluster.NodeClaim, reason, message string) error {
+func (l *Launcher) Refuse(ctx context.Context, claims []*cluster.NodeClaim, reason, message string) error {
 	marked := make([]cluster.NodeClaim, len(claims))
 	errs := make([]error, len(claims))
 	Each(len(claims), func(i int) { marked[i], errs[i] = l.mark(ctx, claims[i], reason, message) })

@@ -1,5 +1,7 @@
 package cluster
 
+import "slices"
+
 // NodeName names a Kubernetes Node.
 type NodeName string
 
@@ -49,6 +51,11 @@ func (c Conditions) With(one Condition) Conditions {
 		out = append(out, one)
 	}
 	return out
+}
+
+// Without returns a copy of c that has no condition of the given type.
+func (c Conditions) Without(kind string) Conditions {
+	return slices.DeleteFunc(slices.Clone(c), func(one Condition) bool { return one.Type == kind })
 }
 
 // Node is a Kubernetes Node.
@@ -135,6 +142,7 @@ type Instance struct {
 	CapacityType   CapacityType      `json:"capacityType"`
 	ImageID        string            `json:"imageID,omitempty"`
 	SubnetID       string            `json:"subnetID,omitempty"`
+	SecurityGroups []string          `json:"securityGroups,omitempty"` // ids
 	PrivateDNSName string            `json:"privateDNSName,omitempty"`
 	State          InstanceState     `json:"state"`
 	StateReason    string            `json:"stateReason,omitempty"` // "Code: message", set once it is going

@@ -18,31 +18,44 @@ const ReasonEmpty = "Empty"
 // consolidateAfter it is tainted, as far as the pool's budgets allow; and if the next look still finds it empty, its claim is deleted. A
 // pod that came in between takes the taint off again.
 //
-// wanted holds the nodes on which pending pods are expected: they are not empty, whatever runs on them.
+// wanted holds the nodes on which pending pods are expected: they are not empty, whatever runs on them, and nor are those that replace
+// leaving ones.
 func Empty(snap *cluster.Snapshot, wanted map[cluster.NodeName]bool) plan.Decision {
 	var d plan.Decision
-	byPool := map[string][]cluster.Member{}
-	for _, m := range snap.Members() {
-		if m.Claim != nil {
-			byPool[m.Claim.NodePool()] = append(byPool[m.Claim.NodePool()], m)
-		}
-	}
+	members := membersByPool(snap)
+	replacing := Replacing(snap)
 	for i := range snap.NodePools {
 		pool := &snap.NodePools[i]
 		if pool.Replicas == nil {
-			emptyOf(&d, snap.NowUnix, pool, byPool[pool.Name], wanted)
+			emptyOf(&d, snap.NowUnix, pool, members[pool.Name], func(m cluster.Member) bool {
+				return wanted[m.Node.Name] || replacing[m.Claim.Name]
+			})
 		}
 	}
 	return d
 }
 
-func emptyOf(d *plan.Decision, now int64, pool *cluster.NodePool, members []cluster.Member, wanted map[cluster.NodeName]bool) {
+// membersByPool returns the machines that claims asked for, by the claims' pool.
+func membersByPool(snap *cluster.Snapshot) map[string][]cluster.Member {
+	out := map[string][]cluster.Member{}
+	for _, m := range snap.Members() {
+		if m.Claim != nil {
+			out[m.Claim.NodePool()] = append(out[m.Claim.NodePool()], m)
+		}
+	}
+	return out
+}
+
+func emptyOf(d *plan.Decision, now int64, pool *cluster.NodePool, members []cluster.Member, wanted func(cluster.Member) bool) {
 	allowed := Allowed(pool, members, ReasonEmpty, now)
 	for _, m := range members {
 		if m.Node == nil || m.Claim.DeletionUnix != 0 || m.Node.DeletionUnix != 0 || !m.Claim.Conditions.True(cluster.ConditionInitialized) {
 			continue
 		}
-		idle := empty(m, now) && !wanted[m.Node.Name]
+		if m.Claim.Annotations[annotationCommand] != "" {
+			continue // it leaves by a command
+		}
+		idle := empty(m, now) && !wanted(m)
 		leaving := m.Claim.Conditions.True(cluster.ConditionDisruptionReason) && m.Claim.Conditions.Get(cluster.ConditionDisruptionReason).Reason == ReasonEmpty
 		since := m.Claim.Conditions.Get(conditionEmpty)
 		switch {

@@ -150,6 +150,9 @@ func instance(i *types.Instance) cluster.Instance {
 	if r := i.StateReason; r != nil && out.State != cluster.InstancePending && out.State != cluster.InstanceRunning {
 		out.StateReason = stateReason(aws.ToString(r.Code), aws.ToString(r.Message))
 	}
+	for _, g := range i.SecurityGroups {
+		out.SecurityGroups = append(out.SecurityGroups, aws.ToString(g.GroupId))
+	}
 	for _, t := range i.Tags {
 		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}

@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 GO          ?= go
-FUNCTIONS   := wake provision lifecycle interruption expiry sweep catalog install
+FUNCTIONS   := wake provision lifecycle disruption interruption expiry sweep catalog install
 # The functions' architecture: this machine's for the local stack, arm64 for Lambda.
 ARCH        ?= $(shell $(GO) env GOARCH)
 # One set of flags for everything, so that everything is compiled once.

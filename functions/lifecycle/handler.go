@@ -18,19 +18,11 @@ import (
 	"treadle/shared/plan"
 	"treadle/shared/readiness"
 	"treadle/shared/store"
+	"treadle/shared/vigil"
 )
 
-const (
-	// reserve is the part of an invocation's time that is kept for the last pass and for waking the next one.
-	reserve = 8 * time.Second
-	// patience is how far ahead the next thing to do may lie for the function to wait for it rather than end; the sweep looks every
-	// minute.
-	patience = 10 * time.Second
-	// calm is how long a pass waits after a change: changes come in bursts.
-	calm = 250 * time.Millisecond
-	// lookEvery is how often EC2 is asked about the same instances.
-	lookEvery = 5 * time.Second
-)
+// lookEvery is how often EC2 is asked about the same instances.
+const lookEvery = 5 * time.Second
 
 // Cluster is what this function needs of a cluster's API.
 type Cluster interface {
@@ -107,61 +99,9 @@ func (h *Handler) Lifecycle(ctx context.Context, w notice.Wake) error {
 	if err != nil {
 		return err
 	}
-	end := h.Now().Add(time.Minute)
-	if deadline, ok := ctx.Deadline(); ok {
-		end = deadline
-	}
-	end = end.Add(-reserve)
-	if err := site.Mirror.Sync(ctx); err != nil {
-		return fmt.Errorf("read cluster %q: %w", site.Name, err)
-	}
 	look := &looker{fleet: site.Fleet, now: h.Now}
-	for {
-		d, err := h.pass(ctx, site, look)
-		if err != nil {
-			return err
-		}
-		now := h.Now()
-		next := time.Unix(d.NextUnix, 0)
-		soon := d.NextUnix != 0 && next.Before(now.Add(patience))
-		if !d.Waiting && !soon {
-			return nil
-		}
-		if !now.Before(end) {
-			return h.again(ctx, w)
-		}
-		until := end
-		if d.NextUnix != 0 && next.Before(until) {
-			until = next
-		}
-		if err := h.await(ctx, site, until); err != nil {
-			return err
-		}
-	}
-}
-
-func (h *Handler) again(ctx context.Context, w notice.Wake) error {
-	if err := h.Again.Wake(ctx, notice.Wake{Cluster: w.Cluster, Why: "unfinished"}); err != nil {
-		return fmt.Errorf("wake for the rest: %w", err)
-	}
-	return nil
-}
-
-// await returns at the given instant, or calm after something changed.
-func (h *Handler) await(ctx context.Context, site *Site, until time.Time) error {
-	wait, cancel := context.WithTimeout(ctx, max(until.Sub(h.Now()), calm))
-	defer cancel()
-	err := site.Mirror.Await(wait)
-	if err != nil && wait.Err() == nil {
-		return fmt.Errorf("watch cluster %q: %w", site.Name, err)
-	}
-	if err == nil {
-		h.Sleep(ctx, calm)
-	}
-	if err := site.Mirror.Sync(ctx); err != nil {
-		return fmt.Errorf("read cluster %q: %w", site.Name, err)
-	}
-	return nil
+	v := vigil.Vigil{Cluster: site.Name, Mirror: site.Mirror, Again: h.Again, Now: h.Now, Sleep: h.Sleep}
+	return v.Keep(ctx, func(ctx context.Context) (plan.Decision, error) { return h.pass(ctx, site, look) })
 }
 
 // pass observes, decides and applies once.
@@ -199,7 +139,7 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 // empty takes away nodes that no pod needs. Since that is a decision about capacity, it is made under the lease and from a state of
 // the cluster that was read under it.
 func (h *Handler) empty(ctx context.Context, site *Site, snap *cluster.Snapshot, mover *apply.Mover, d *plan.Decision) error {
-	found := disruption.Empty(snap, wanted(snap))
+	found := disruption.Empty(snap, packing.Expected(snap))
 	if len(found.Moves) == 0 {
 		d.Merge(found)
 		return nil
@@ -217,27 +157,11 @@ func (h *Handler) empty(ctx context.Context, site *Site, snap *cluster.Snapshot,
 		return fmt.Errorf("read cluster %q: %w", site.Name, err)
 	}
 	fresh := site.Mirror.Snapshot(h.Now().Unix())
-	found = disruption.Empty(&fresh, wanted(&fresh))
+	found = disruption.Empty(&fresh, packing.Expected(&fresh))
 	d.Merge(found)
 	h.count(site, found.Moves)
 	_, err = mover.Move(ctx, found.Moves)
 	return err
-}
-
-// wanted returns the nodes on which pending pods are expected.
-func wanted(snap *cluster.Snapshot) map[cluster.NodeName]bool {
-	only := *snap
-	only.NodePools = nil // what is there already is all that counts
-	out := map[cluster.NodeName]bool{}
-	for _, placed := range packing.Pack(only, packing.Options{}).Placed {
-		out[placed.Node] = true
-	}
-	for i := range snap.Pods {
-		if p := &snap.Pods[i]; p.NodeName == "" && p.NominatedNode != "" {
-			out[p.NominatedNode] = true
-		}
-	}
-	return out
 }
 
 // pools keeps what NodePools say of their nodes true.

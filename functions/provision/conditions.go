@@ -155,25 +155,6 @@ func (h *Handler) releaseClass(ctx context.Context, site *Site, snap *cluster.Sn
 	return nil
 }
 
-// types fills in the instance types of each class that is ready.
-func (h *Handler) types(ctx context.Context, snap *cluster.Snapshot) error {
-	now := h.Now()
-	snap.Types = make(map[string][]cluster.InstanceType, len(snap.NodeClasses))
-	for _, class := range snap.NodeClasses {
-		if !class.Status.Conditions.True(cluster.ConditionReady) {
-			continue
-		}
-		types, err := h.Catalogue.InstanceTypes(ctx, class, func(instanceType, place string, capacityType cluster.CapacityType) bool {
-			return h.Ledger.Refused(now, instanceType, place, capacityType)
-		})
-		if err != nil {
-			return fmt.Errorf("instance types for nodeclass %s: %w", class.Name, err)
-		}
-		snap.Types[class.Name] = types
-	}
-	return nil
-}
-
 // stale reports whether a write failed only because the object has changed or gone: the next look sees what happened.
 func stale(err error) bool {
 	return errors.Is(err, plan.ErrConflict) || errors.Is(err, plan.ErrNotFound)

@@ -12,6 +12,7 @@ import (
 	"treadle/shared/cluster"
 	"treadle/shared/disruption"
 	"treadle/shared/ledger"
+	"treadle/shared/market"
 	"treadle/shared/nodeclass"
 	"treadle/shared/notice"
 	"treadle/shared/packing"
@@ -56,11 +57,6 @@ type Templates interface {
 	Delete(ctx context.Context, clusterName, class string) error
 }
 
-// Catalogue knows the instance types as a class sees them, less what was refused.
-type Catalogue interface {
-	InstanceTypes(ctx context.Context, class cluster.NodeClass, refused func(instanceType, place string, capacityType cluster.CapacityType) bool) ([]cluster.InstanceType, error)
-}
-
 // Waker asks for a look at a cluster.
 type Waker interface {
 	Wake(ctx context.Context, w notice.Wake) error
@@ -97,7 +93,7 @@ type Handler struct {
 	Open      func(ctx context.Context, name string) (*Site, error)
 	Classes   Classes
 	Templates Templates
-	Catalogue Catalogue
+	Market    market.Types
 	Tidier    Tidier
 	// Ledger is what all clusters know of EC2.
 	Ledger *ledger.Ledger
@@ -109,8 +105,8 @@ type Handler struct {
 	Sleep            func(context.Context, time.Duration)
 }
 
-// Provision looks at the cluster once: it brings interrupted launches to their end, resolves what classes select, packs the
-// pods that no node takes, and launches what the plan asks for; then, around what EC2 refused, again.
+// Provision looks at the cluster once: it brings interrupted launches to their end, resolves what classes select, launches
+// NodeClaims that came without a launch, packs the pods that no node takes, and launches what the plan asks for; then, around what EC2 refused, again.
 func (h *Handler) Provision(ctx context.Context, w notice.Wake) error {
 	site, err := h.Open(ctx, w.Cluster)
 	if errors.Is(err, store.ErrNotFound) {
@@ -180,12 +176,16 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	}
 	h.Ledger.Learn(snap.NodeClaims, snap.Nodes)
 	h.Ledger.Write(ctx, start)
-	if err := h.types(ctx, &snap); err != nil {
+	if err := market.Fill(ctx, h.Market, &snap, h.Ledger.RefusedAt(start)); err != nil {
 		return false, err
 	}
 	resumed, err := h.resume(ctx, site, &snap)
 	if resumed || err != nil {
 		return resumed, err // what was launched is not in this snapshot
+	}
+	adopted, err := h.adopt(ctx, site, &snap)
+	if adopted || err != nil {
+		return adopted, err
 	}
 	p := packing.Pack(snap, packing.Options{})
 	h.explain(ctx, site, p)

@@ -16,7 +16,6 @@ import (
 
 	"treadle/events"
 	"treadle/shared/apply/simtest"
-	"treadle/shared/catalog"
 	"treadle/shared/cluster"
 	"treadle/shared/ledger"
 	"treadle/shared/nodeclass"
@@ -153,7 +152,7 @@ func newBench(n int) *bench {
 			}
 			return site, nil
 		},
-		Classes: b.classes, Templates: b.templates, Catalogue: types{}, Tidier: &shelf{}, Ledger: ledger.New(nil), Again: b.again, Lifecycle: b.lifecycle, Counter: b.counter,
+		Classes: b.classes, Templates: b.templates, Market: types{}, Tidier: &shelf{}, Ledger: ledger.New(nil), Again: b.again, Lifecycle: b.lifecycle, Counter: b.counter,
 		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(w.NowUnix(), 0) }, Sleep: func(context.Context, time.Duration) {},
 	}
 	return b
@@ -407,97 +406,4 @@ func TestProvision_LeavesAClusterAloneThatIsNotServed(t *testing.T) {
 	b := newBench(1)
 	require.NoError(t, b.Provision(t.Context(), notice.Wake{Cluster: "other"}))
 	require.Empty(t, b.world.Writes)
-}
-
-// stored is a catalogue of one type, as S3 has it.
-func stored(t *testing.T) []byte {
-	t.Helper()
-	body, err := catalog.Encode(catalog.Catalog{Region: "us-east-1", MadeUnix: now, Types: []catalog.Type{{
-		Name: "m5.large", Arch: "amd64", VCPU: 2, MemoryMiB: 8192, OnDemand: true, OnDemandMicroUSDPerHour: 96_000, Zones: []catalog.Zone{{Name: "us-east-1a"}},
-	}}})
-	require.NoError(t, err)
-	return body
-}
-
-func newCatalogue(s3 *bucket, at *time.Time) (*storedCatalogue, *ledger.Ledger) {
-	known := ledger.New(nil)
-	return &storedCatalogue{objects: s3, key: store.CatalogueKey, known: known, log: slog.New(slog.DiscardHandler), now: func() time.Time { return *at }}, known
-}
-
-func nothing(string, string, cluster.CapacityType) bool { return false }
-
-func TestStoredCatalogue_KeepsWhatItHas(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(now, 0)
-	s3 := &bucket{err: errors.New("S3 is away")}
-	c, _ := newCatalogue(s3, &at)
-	read := func() []cluster.InstanceType {
-		types, err := c.InstanceTypes(t.Context(), cluster.NodeClass{}, nothing)
-		require.NoError(t, err)
-		return types
-	}
-	require.Greater(t, len(read()), 1000, "the copy in the binary serves until there is another")
-	require.Greater(t, len(read()), 1000)
-	require.Equal(t, 1, s3.asked, "it is used for a while")
-	for _, body := range [][]byte{[]byte("not a catalogue"), stored(t)} {
-		at = at.Add(6 * time.Minute)
-		s3.err, s3.body = nil, body
-		read()
-	}
-	require.Len(t, read(), 1)
-	for _, trouble := range []error{store.ErrNotModified, errors.New("S3 is away")} {
-		at = at.Add(6 * time.Minute)
-		asked := s3.asked
-		s3.err = trouble
-		require.Len(t, read(), 1, "what is held is good enough: %v", trouble)
-		require.Equal(t, asked+1, s3.asked)
-	}
-	require.Equal(t, "etag", s3.tag)
-}
-
-func TestStoredCatalogue_MakesAViewOnceUntilSomethingChanges(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(now, 0)
-	c, known := newCatalogue(&bucket{body: stored(t)}, &at)
-	class := cluster.NodeClass{Status: cluster.NodeClassStatus{
-		Subnets: []cluster.Subnet{{ID: "s", Zone: "us-east-1a", FreeIPs: 9}}, AMIs: []cluster.AMI{{ID: "ami-1"}},
-	}}
-	look := func(refused func(string, string, cluster.CapacityType) bool) cluster.InstanceType {
-		types, err := c.InstanceTypes(t.Context(), class, refused)
-		require.NoError(t, err)
-		return types[0]
-	}
-	require.True(t, look(nothing).Offerings[0].Available)
-	class.Status.Subnets[0].FreeIPs = 8
-	require.False(t, look(func(name, place string, kind cluster.CapacityType) bool {
-		return name == "m5.large" && place == "us-east-1a" && kind == cluster.OnDemand
-	}).Offerings[0].Available)
-	require.Equal(t, 8, class.Status.Subnets[0].FreeIPs, "the class is not written to")
-	require.True(t, look(nothing).Offerings[0].Available, "a refusal leaves what is remembered as it is")
-	require.Len(t, c.seen, 1)
-
-	guess := look(nothing).Capacity.MemoryBytes
-	known.Learn([]cluster.NodeClaim{{ProviderID: "p", ImageID: "ami-1"}}, []cluster.Node{{
-		ProviderID: "p", Labels: map[string]string{cluster.LabelInstanceType: "m5.large"}, Capacity: cluster.Resources{MemoryBytes: guess - 1},
-	}})
-	require.Equal(t, guess-1, look(nothing).Capacity.MemoryBytes, "what a node taught is used at once")
-	for n := range 2 * views {
-		class.Spec.Kubelet = &cluster.Kubelet{MaxPods: new(int32(n + 1))}
-		require.Equal(t, int64(n+1), look(nothing).Capacity.Pods)
-	}
-	require.Len(t, c.seen, views)
-}
-
-// bucket holds one object.
-type bucket struct {
-	body  []byte
-	err   error
-	asked int
-	tag   string // that the last request knew of
-}
-
-func (b *bucket) Get(_ context.Context, _, etag string) ([]byte, string, error) {
-	b.asked++
-	b.tag = etag
-	return b.body, "etag", b.err
 }

@@ -15,6 +15,7 @@ import (
 	"treadle/shared/fleet"
 	"treadle/shared/kube"
 	"treadle/shared/ledger"
+	"treadle/shared/market"
 	"treadle/shared/metric"
 	"treadle/shared/nodeclass"
 	"treadle/shared/nodeclass/signed"
@@ -55,7 +56,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	h := &Handler{
 		Classes: classes, Templates: templates, Tidier: tidier{classes, templates},
 		Ledger:    known,
-		Catalogue: &storedCatalogue{objects: bucket, key: store.CatalogueKey, known: known, log: log, now: time.Now},
+		Market:    &market.Market{Objects: bucket, Key: store.CatalogueKey, Known: known, Log: log, Now: time.Now},
 		Again:     queue.New(aws, cfg.ProvisionQueueURL, time.Now),
 		Lifecycle: queue.New(aws, cfg.LifecycleQueueURL, time.Now),
 		Counter:   counter, Log: log, Now: time.Now, Sleep: boot.Sleep,

@@ -32,10 +32,10 @@ type Waker interface {
 
 // Handler wakes every cluster that has anything to do: the guarantee behind the hints of the webhook.
 type Handler struct {
-	Clusters             Clusters
-	Provision, Lifecycle Waker
-	Log                  *slog.Logger
-	Now                  func() time.Time
+	Clusters                         Clusters
+	Provision, Lifecycle, Disruption Waker
+	Log                              *slog.Logger
+	Now                              func() time.Time
 }
 
 // fullEvery is how often, in minutes, every cluster is woken whatever it holds: an instance that belongs to nobody, or the status
@@ -97,6 +97,7 @@ func (h *Handler) one(ctx context.Context, name string) (Summary, error) {
 	}
 	if claims || full || claimsErr != nil {
 		errs = append(errs, h.Lifecycle.Wake(ctx, notice.Wake{Cluster: name, Why: "sweep"}))
+		errs = append(errs, h.Disruption.Wake(ctx, notice.Wake{Cluster: name, Why: "sweep"}))
 		out.Lifecycle++
 	}
 	return out, errors.Join(errs...)

@@ -51,9 +51,9 @@ func (w *waker) Wake(_ context.Context, n notice.Wake) error {
 }
 
 func handler(c Clusters, minute int) (*Handler, *waker, *waker) {
-	provision, lifecycle := &waker{}, &waker{}
+	provision, lifecycle := &waker{}, &waker{} // what wakes lifecycle wakes disruption
 	return &Handler{
-		Clusters: c, Provision: provision, Lifecycle: lifecycle, Log: slog.New(slog.DiscardHandler),
+		Clusters: c, Provision: provision, Lifecycle: lifecycle, Disruption: lifecycle, Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Date(2026, 12, 1, 9, minute, 0, 0, time.UTC) },
 	}, provision, lifecycle
 }
@@ -92,8 +92,8 @@ func TestSweep_WakesWhatHasWork(t *testing.T) {
 			got, err := h.Sweep(t.Context(), sample(t))
 			require.ErrorIs(t, err, tt.err)
 			require.Equal(t, tt.provision, len(provision.woken) == 1)
-			require.Equal(t, tt.lifecycle, len(lifecycle.woken) == 1)
-			require.Equal(t, Summary{Clusters: 1, Provision: len(provision.woken), Lifecycle: len(lifecycle.woken)}, got)
+			require.Equal(t, tt.lifecycle, len(lifecycle.woken) == 2)
+			require.Equal(t, Summary{Clusters: 1, Provision: len(provision.woken), Lifecycle: len(lifecycle.woken) / 2}, got)
 		})
 	}
 }
@@ -114,5 +114,5 @@ func TestSweep_ReportsAWakeUpThatWasLost(t *testing.T) {
 	provision.err = errors.New("queue is away")
 	_, err := h.Sweep(t.Context(), sample(t))
 	require.ErrorIs(t, err, provision.err)
-	require.Len(t, lifecycle.woken, 1, "one queue's trouble is not the other's")
+	require.Len(t, lifecycle.woken, 2, "one queue's trouble is not the other's")
 }

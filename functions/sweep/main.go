@@ -13,9 +13,10 @@ import (
 )
 
 type config struct {
-	Bucket            string `env:"BUCKET"`
-	ProvisionQueueURL string `env:"PROVISION_QUEUE_URL"`
-	LifecycleQueueURL string `env:"LIFECYCLE_QUEUE_URL"`
+	Bucket             string `env:"BUCKET"`
+	ProvisionQueueURL  string `env:"PROVISION_QUEUE_URL"`
+	LifecycleQueueURL  string `env:"LIFECYCLE_QUEUE_URL"`
+	DisruptionQueueURL string `env:"DISRUPTION_QUEUE_URL"`
 }
 
 func main() { boot.Start(build) }
@@ -43,11 +44,12 @@ func build() (func(context.Context, Event) (Summary, error), error) {
 	bucket := store.New(aws, cfg.Bucket, time.Now)
 	book := &site.Book{Configuration: bucket, AWS: aws, Function: "sweep", Now: time.Now}
 	h := &Handler{
-		Clusters:  clusters{bucket, book},
-		Provision: queue.New(aws, cfg.ProvisionQueueURL, time.Now),
-		Lifecycle: queue.New(aws, cfg.LifecycleQueueURL, time.Now),
-		Log:       boot.Logger("sweep"),
-		Now:       time.Now,
+		Clusters:   clusters{bucket, book},
+		Provision:  queue.New(aws, cfg.ProvisionQueueURL, time.Now),
+		Lifecycle:  queue.New(aws, cfg.LifecycleQueueURL, time.Now),
+		Disruption: queue.New(aws, cfg.DisruptionQueueURL, time.Now),
+		Log:        boot.Logger("sweep"),
+		Now:        time.Now,
 	}
 	return func(ctx context.Context, e Event) (Summary, error) {
 		defer book.Rest()

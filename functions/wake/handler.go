@@ -43,6 +43,7 @@ type Handler struct {
 	Configuration Configuration
 	Provision     Waker
 	Lifecycle     Waker
+	Disruption    Waker
 	Log           *slog.Logger
 	Now           func() time.Time
 
@@ -98,11 +99,16 @@ func (h *Handler) Handle(ctx context.Context, req events.LambdaFunctionURLReques
 }
 
 func (h *Handler) wake(ctx context.Context, cluster string, a notice.Admission) {
-	queue, why := h.route(a)
-	if queue == nil {
+	queues, why := h.route(a)
+	if len(queues) == 0 {
 		h.Log.WarnContext(ctx, "review of a resource that wakes nobody", "cluster", cluster, "resource", a.Resource)
-		return
 	}
+	for _, queue := range queues {
+		h.send(ctx, queue, cluster, why)
+	}
+}
+
+func (h *Handler) send(ctx context.Context, queue Waker, cluster, why string) {
 	now := h.Now()
 	key := lastly{queue, cluster}
 	h.mu.Lock()
@@ -125,14 +131,19 @@ func (h *Handler) wake(ctx context.Context, cluster string, a notice.Admission) 
 }
 
 // route says whom a review wakes, and why in words for the log.
-func (h *Handler) route(a notice.Admission) (Waker, string) {
+func (h *Handler) route(a notice.Admission) ([]Waker, string) {
 	switch a.Resource {
 	case "events":
-		return h.Provision, "FailedScheduling"
-	case "nodepools", "ec2nodeclasses", "nodeoverlays":
-		return h.Provision, a.Resource + " " + a.Operation
-	case "nodes", "nodeclaims":
-		return h.Lifecycle, a.Resource + " " + a.Operation
+		return []Waker{h.Provision}, "FailedScheduling"
+	case "nodepools", "ec2nodeclasses", "nodeoverlays": // nodes may have drifted
+		return []Waker{h.Provision, h.Disruption}, a.Resource + " " + a.Operation
+	case "nodeclaims":
+		if a.Operation == "CREATE" { // a user's own, which is to be launched
+			return []Waker{h.Provision, h.Lifecycle}, a.Resource + " " + a.Operation
+		}
+		return []Waker{h.Lifecycle}, a.Resource + " " + a.Operation
+	case "nodes":
+		return []Waker{h.Lifecycle}, a.Resource + " " + a.Operation
 	default:
 		return nil, ""
 	}

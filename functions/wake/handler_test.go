@@ -56,20 +56,20 @@ func (w *waker) Wake(_ context.Context, n notice.Wake) error {
 
 type bench struct {
 	*Handler
-	conf                 *configuration
-	provision, lifecycle *waker
-	log                  *strings.Builder
-	now                  time.Time
+	conf                             *configuration
+	provision, lifecycle, disruption *waker
+	log                              *strings.Builder
+	now                              time.Time
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{
 		conf:      &configuration{clusters: map[string][]string{"demo": {token, "next"}, "other": {"secret-of-other"}}},
-		provision: &waker{}, lifecycle: &waker{}, log: &strings.Builder{}, now: time.Unix(1796075586, 0),
+		provision: &waker{}, lifecycle: &waker{}, disruption: &waker{}, log: &strings.Builder{}, now: time.Unix(1796075586, 0),
 	}
 	b.Handler = &Handler{
-		Configuration: b.conf, Provision: b.provision, Lifecycle: b.lifecycle,
+		Configuration: b.conf, Provision: b.provision, Lifecycle: b.lifecycle, Disruption: b.disruption,
 		Log: slog.New(slog.NewJSONHandler(b.log, nil)), Now: func() time.Time { return b.now },
 	}
 	return b
@@ -145,20 +145,30 @@ func TestHandle_AcceptsBothTokensWhileOneIsRotated(t *testing.T) {
 
 func TestHandle_RoutesByResource(t *testing.T) {
 	t.Parallel()
-	for resource, want := range map[string]string{
-		"events": "provision", "nodepools": "provision", "ec2nodeclasses": "provision", "nodeoverlays": "provision",
-		"nodes": "lifecycle", "nodeclaims": "lifecycle", "secrets": "",
+	for _, tt := range []struct {
+		operation, resource              string
+		provision, lifecycle, disruption int
+	}{
+		{"CREATE", "events", 1, 0, 0},
+		{"UPDATE", "nodepools", 1, 0, 1},
+		{"UPDATE", "ec2nodeclasses", 1, 0, 1},
+		{"CREATE", "nodeoverlays", 1, 0, 1},
+		{"CREATE", "nodes", 0, 1, 0},
+		{"CREATE", "nodeclaims", 1, 1, 0},
+		{"DELETE", "nodeclaims", 0, 1, 0},
+		{"UPDATE", "secrets", 0, 0, 0},
 	} {
-		t.Run(resource, func(t *testing.T) {
+		t.Run(tt.operation+" "+tt.resource, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			req := sample(t)
-			req.Body = fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","resource":{"resource":%q}}}`, resource)
+			req.Body = fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":%q,"resource":{"resource":%q}}}`, tt.operation, tt.resource)
 			res, err := b.Handle(t.Context(), req)
 			require.NoError(t, err)
 			require.Equal(t, http.StatusOK, res.StatusCode)
-			require.Equal(t, want == "provision", len(b.provision.woken) == 1)
-			require.Equal(t, want == "lifecycle", len(b.lifecycle.woken) == 1)
+			require.Len(t, b.provision.woken, tt.provision)
+			require.Len(t, b.lifecycle.woken, tt.lifecycle)
+			require.Len(t, b.disruption.woken, tt.disruption)
 		})
 	}
 }

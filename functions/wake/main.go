@@ -14,9 +14,10 @@ import (
 )
 
 type config struct {
-	Bucket            string `env:"BUCKET"`
-	ProvisionQueueURL string `env:"PROVISION_QUEUE_URL"`
-	LifecycleQueueURL string `env:"LIFECYCLE_QUEUE_URL"`
+	Bucket             string `env:"BUCKET"`
+	ProvisionQueueURL  string `env:"PROVISION_QUEUE_URL"`
+	LifecycleQueueURL  string `env:"LIFECYCLE_QUEUE_URL"`
+	DisruptionQueueURL string `env:"DISRUPTION_QUEUE_URL"`
 }
 
 func main() { boot.Start(build) }
@@ -31,6 +32,7 @@ func build() (func(context.Context, events.LambdaFunctionURLRequest) (events.Lam
 		Configuration: store.New(aws, cfg.Bucket, time.Now),
 		Provision:     queue.New(aws, cfg.ProvisionQueueURL, time.Now),
 		Lifecycle:     queue.New(aws, cfg.LifecycleQueueURL, time.Now),
+		Disruption:    queue.New(aws, cfg.DisruptionQueueURL, time.Now),
 		Log:           boot.Logger("wake"),
 		Now:           time.Now,
 	}

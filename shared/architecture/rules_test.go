@@ -39,7 +39,7 @@ var levels = map[string]level{
 	"packing": deciding, "disruption": deciding, "joining": deciding, "readiness": deciding,
 	"observe": writing, "apply": writing,
 	"kube": adapter, "fleet": adapter, "catalog": adapter, "nodeclass": adapter, "queue": adapter, "ledger": adapter, "store": adapter, "metric": adapter, "schedule": adapter,
-	"boot": wiring, "site": wiring,
+	"boot": wiring, "site": wiring, "market": wiring, "vigil": wiring,
 }
 
 // levelOf returns the level of a folder; ok is false for one that the table lacks. A folder below a package has its parent's level.

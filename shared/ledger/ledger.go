@@ -142,6 +142,13 @@ func (l *Ledger) refuse(now time.Time, s subject, first, longest time.Duration) 
 	l.refused = append(l.refused, s)
 }
 
+// RefusedAt returns Refused for a fixed instant.
+func (l *Ledger) RefusedAt(now time.Time) func(instanceType, place string, capacityType cluster.CapacityType) bool {
+	return func(instanceType, place string, capacityType cluster.CapacityType) bool {
+		return l.Refused(now, instanceType, place, capacityType)
+	}
+}
+
 // Refused reports whether an offering was refused lately. place is its zone, or the reservation's id for a reserved one.
 func (l *Ledger) Refused(now time.Time, instanceType, place string, capacityType cluster.CapacityType) bool {
 	l.mu.Lock()

@@ -55,7 +55,9 @@ func nodeLabels(o Order) map[string]string {
 		}
 	}
 	maps.Copy(all, o.Pool.Template.Labels)
-	all[cluster.LabelNodePool] = o.Pool.Name
+	if o.Pool.Name != "" {
+		all[cluster.LabelNodePool] = o.Pool.Name
+	}
 	all[cluster.LabelNodeClass] = o.Class.Name
 	if len(o.Claim.Options) > 0 {
 		all[cluster.LabelCapacityType] = string(o.Claim.Options[0].CapacityType)

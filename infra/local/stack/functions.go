@@ -29,6 +29,7 @@ func functions() []function {
 		{name: "wake", memoryMB: 128, timeout: 5 * time.Second, concurrency: 10},
 		{name: "provision", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "provision", batch: 10, group: "treadle:provision"},
 		{name: "lifecycle", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "lifecycle", batch: 1, group: "treadle:lifecycle"},
+		{name: "disruption", memoryMB: 512, timeout: 60 * time.Second, concurrency: 10, queue: "disruption", batch: 1, group: "treadle:disruption"},
 		{name: "interruption", memoryMB: 256, timeout: 30 * time.Second, concurrency: 5, group: "treadle:lifecycle"},
 		{name: "expiry", memoryMB: 256, timeout: 30 * time.Second, concurrency: 5, group: "treadle:lifecycle"},
 		{name: "sweep", memoryMB: 256, timeout: 60 * time.Second, concurrency: 1, group: "treadle:sweep"},

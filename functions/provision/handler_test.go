@@ -407,3 +407,82 @@ func TestProvision_LeavesAClusterAloneThatIsNotServed(t *testing.T) {
 	require.NoError(t, b.Provision(t.Context(), notice.Wake{Cluster: "other"}))
 	require.Empty(t, b.world.Writes)
 }
+
+// alone is a NodeClaim as a user writes one.
+func alone(w *simtest.World, name string, requests cluster.Resources) *cluster.NodeClaim {
+	made, err := w.CreateNodeClaim(context.Background(), cluster.NodeClaim{Name: name, NodeClass: "default", Requests: requests, Requirements: []cluster.Expression{
+		{Key: cluster.LabelCapacityType, Operator: cluster.In, Values: []string{"on-demand"}},
+		{Key: "team", Operator: cluster.In, Values: []string{"a"}},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	return w.Claims[made.Name]
+}
+
+func TestProvision_LaunchesNodeClaimsThatCameWithoutALaunch(t *testing.T) {
+	t.Parallel()
+	b := newBench(0)
+	one, two := alone(b.world, "one", cluster.Resources{MilliCPU: 100}), alone(b.world, "two", cluster.Resources{MilliCPU: 100})
+	require.NoError(t, b.run(t))
+	require.NotEmpty(t, one.ProviderID)
+	require.NotEmpty(t, two.ProviderID)
+	require.Equal(t, 1, b.world.Launches, "equal claims share a call")
+	require.Equal(t, "on-demand", one.Labels[cluster.LabelCapacityType])
+	require.Contains(t, one.Finalizers, cluster.FinalizerTermination, "before EC2 is called (L-001)")
+	require.NotEmpty(t, b.lifecycle.woken)
+}
+
+func TestProvision_EndsNodeClaimsThatCannotBeLaunched(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status cluster.NodeClassStatus
+		class  string
+		want   string
+	}{
+		"without a class (L-003)":               {ready("True", "Ready", ""), "missing", "NodeClassNotFound"},
+		"with a class that will not do (L-004)": {ready("False", "SubnetsNotFound", "no subnets"), "default", "NodeClassNotReady"},
+		"that are too large (L-013)":            {ready("True", "Ready", ""), "default", "InsufficientCapacityError"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(0)
+			b.classes.status = tt.status
+			alone(b.world, "one", cluster.Resources{MilliCPU: 64_000}).NodeClass = tt.class
+			require.NoError(t, b.run(t))
+			require.Empty(t, b.world.Claims)
+			require.Equal(t, tt.want, b.world.Events[len(b.world.Events)-1].Reason)
+			require.Empty(t, b.world.Instances)
+		})
+	}
+}
+
+func TestProvision_KeepsANodeClaimWhoseClassIsNotKnownToBeReady(t *testing.T) {
+	t.Parallel()
+	b := newBench(0)
+	b.classes.status = ready("Unknown", "InstanceProfileNotReady", "")
+	alone(b.world, "one", cluster.Resources{MilliCPU: 100})
+	require.NoError(t, b.run(t))
+	require.Len(t, b.world.Claims, 1, "(L-005)")
+	require.Zero(t, b.world.Launches)
+}
+
+func TestProvision_LaunchesAClaimOnceWhateverAKillInterrupts(t *testing.T) {
+	t.Parallel()
+	for writes := range 12 {
+		for _, lost := range []bool{false, true} {
+			b := newBench(0)
+			alone(b.world, "one", cluster.Resources{MilliCPU: 100})
+			alone(b.world, "two", cluster.Resources{MilliCPU: 100})
+			b.world.Crash(writes, lost)
+			_ = b.run(t) // what it could not do is done below
+			b.world.Restart()
+			b.world.Held = false
+			require.NoError(t, b.run(t))
+			require.NoError(t, b.run(t))
+			require.Len(t, b.world.Instances, 2, "crash after %d writes", writes)
+			require.NotEqual(t, b.world.Claims["one"].ProviderID, b.world.Claims["two"].ProviderID)
+			require.Zero(t, b.world.Misused)
+		}
+	}
+}

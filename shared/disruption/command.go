@@ -122,10 +122,17 @@ func Carry(snap *cluster.Snapshot) plan.Decision {
 	return d
 }
 
-// stray reports whether a node bears the marks of a command that nobody remembers, as Karpenter leaves them when it stops.
+// stray reports whether a node bears the marks of a command that nobody remembers: a kill in the middle of announcing one leaves them, and
+// so does Karpenter when it stops.
 func stray(m cluster.Member) bool {
+	if m.Node == nil || m.Claim.DeletionUnix != 0 || m.Node.DeletionUnix != 0 {
+		return false
+	}
 	reason := m.Claim.Conditions.Get(cluster.ConditionDisruptionReason)
-	return m.Node != nil && m.Claim.DeletionUnix == 0 && m.Node.DeletionUnix == 0 && reason.Status == "True" && reason.Reason != ReasonEmpty
+	if reason.Status == "True" {
+		return reason.Reason != ReasonEmpty
+	}
+	return slices.ContainsFunc(m.Node.Taints, disrupted)
 }
 
 func carry(d *plan.Decision, snap *cluster.Snapshot, leaving []cluster.Member) {

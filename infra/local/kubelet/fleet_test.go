@@ -490,3 +490,35 @@ func TestPod_IsTakenUpAgainByANewFleet(t *testing.T) {
 		require.Equal(t, int64(1000), r.fleet.Nodes()[0].RequestedMilliCPU)
 	})
 }
+
+func TestPod_WithKWOKsUnhealthyStageNeverGetsReady(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r rig) {
+		r.fleet.Boot(machine(1, "m5.large"))
+		r.bind("p", first, func(p *corev1.Pod) { p.Labels = map[string]string{stageLabel: unhealthy} })
+		after(time.Hour)
+		require.Equal(t, corev1.PodRunning, r.pod("p").Status.Phase)
+		require.False(t, podReady(r.pod("p")))
+	})
+}
+
+func TestPod_APreStopHookHoldsItUp(t *testing.T) {
+	hook := func(h corev1.LifecycleHandler) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &h} }
+	}
+	inBubble(t, nil, func(t *testing.T, r rig) {
+		r.fleet.Boot(machine(1, "m5.large"))
+		r.bind("command", first, hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sleep", "3600"}}}))
+		r.bind("sleep", first, hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 5}}))
+		after(time.Second)
+		r.askDelete("command", 30*time.Second)
+		r.askDelete("sleep", 30*time.Second)
+		after(4 * time.Second)
+		require.NotNil(t, r.pod("sleep"))
+		after(2 * time.Second)
+		require.Nil(t, r.pod("sleep"))
+		after(20 * time.Second)
+		require.NotNil(t, r.pod("command"), "a command is taken to last for the whole grace period")
+		after(5 * time.Second)
+		require.Nil(t, r.pod("command"))
+	})
+}

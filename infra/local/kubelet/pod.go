@@ -18,7 +18,14 @@ const (
 	TerminateAfterAnnotation = "treadle.local/terminate-after" // from deletion to exit; default at once, at most the grace period
 )
 
+// A pod with this label and value never gets ready, as with KWOK, whose word it is.
 const (
+	stageLabel = "kwok.x-k8s.io/stage"
+	unhealthy  = "unhealthy"
+)
+
+const (
+	never          = 1 << 62 // nanoseconds: more than a century
 	defaultJobRun  = time.Second
 	killedExitCode = 143 // by SIGTERM
 	firstBackOff   = 10 * time.Second
@@ -136,6 +143,12 @@ func readScript(p *corev1.Pod) (script, error) {
 	if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "Job" {
 		s.runFor = defaultJobRun
 	}
+	if p.Labels[stageLabel] == unhealthy {
+		s.readyAfter = never
+	}
+	for i := range p.Spec.Containers {
+		s.terminateAfter = max(s.terminateAfter, preStop(&p.Spec.Containers[i]))
+	}
 	for key, to := range map[string]*time.Duration{
 		ReadyAfterAnnotation:     &s.readyAfter,
 		RunForAnnotation:         &s.runFor,
@@ -159,6 +172,18 @@ func readScript(p *corev1.Pod) (script, error) {
 		s.exitCode = int32(code)
 	}
 	return s, nil
+}
+
+// preStop returns how long a container's pre-stop hook holds it up: a command, for as long as it may.
+func preStop(c *corev1.Container) time.Duration {
+	switch {
+	case c.Lifecycle == nil || c.Lifecycle.PreStop == nil:
+		return 0
+	case c.Lifecycle.PreStop.Sleep != nil:
+		return time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+	default:
+		return never
+	}
 }
 
 // leave notes a deletion request. A later, shorter grace period shortens the stop.

@@ -399,7 +399,7 @@ func (s *scene) queued(t testing.TB, name string) int {
 
 // quiet objects while there is a message in the queues that functions are fed from.
 func (s *scene) quiet() error {
-	for _, queue := range []string{"treadle-provision.fifo", "treadle-lifecycle.fifo", "treadle-interruption"} {
+	for _, queue := range []string{"treadle-provision.fifo", "treadle-lifecycle.fifo", "treadle-disruption.fifo", "treadle-interruption"} {
 		out, err := s.AWS.SQS.GetQueueUrl(context.Background(), &sdksqs.GetQueueUrlInput{QueueName: sdkaws.String(queue)})
 		if err != nil {
 			return err

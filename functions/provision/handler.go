@@ -183,6 +183,10 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	if resumed || err != nil {
 		return resumed, err // what was launched is not in this snapshot
 	}
+	scaled, err := h.static(ctx, site, &snap)
+	if scaled || err != nil {
+		return scaled, err
+	}
 	adopted, err := h.adopt(ctx, site, &snap)
 	if adopted || err != nil {
 		return adopted, err
@@ -208,7 +212,11 @@ func (h *Handler) launched(ctx context.Context, site *Site, claims int) {
 		return
 	}
 	h.Counter.Count("NodeClaimsLaunched", "provision", site.Name, claims)
-	if err := h.Lifecycle.Wake(ctx, notice.Wake{Cluster: site.Name, Why: "nodes launched"}); err != nil {
+	h.wakeLifecycle(ctx, site, "nodes launched")
+}
+
+func (h *Handler) wakeLifecycle(ctx context.Context, site *Site, why string) {
+	if err := h.Lifecycle.Wake(ctx, notice.Wake{Cluster: site.Name, Why: why}); err != nil {
 		h.Log.ErrorContext(ctx, "wake-up lost, the sweep will find it", "cluster", site.Name, "error", err)
 	}
 }

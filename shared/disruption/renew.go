@@ -25,7 +25,7 @@ func Renew(snap *cluster.Snapshot, o Options) ([]plan.Command, []plan.Event) {
 		}
 	}
 	drifted := slices.DeleteFunc(candidates(snap, o.Wanted, true, blocked), func(c candidate) bool {
-		return !c.Claim.Conditions.True(cluster.ConditionDrifted) || c.pool.Replicas != nil
+		return !c.Claim.Conditions.True(cluster.ConditionDrifted)
 	})
 	if len(drifted) == 0 {
 		return nil, events
@@ -34,7 +34,7 @@ func Renew(snap *cluster.Snapshot, o Options) ([]plan.Command, []plan.Event) {
 	slices.SortFunc(drifted, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(min(len(a.moves), 1), min(len(b.moves), 1)), cmp.Compare(since(a), since(b)), cmp.Compare(a.Claim.Name, b.Claim.Name))
 	})
-	r := &renewal{work: *snap, leaving: Leaving(snap), left: cmp.Or(o.Looks, looks)}
+	r := &renewal{work: *snap, leaving: Leaving(snap), left: cmp.Or(o.Looks, looks), exchanged: map[string]int{}}
 	r.work.NodeClaims = slices.Clone(snap.NodeClaims)
 	members := membersByPool(snap)
 	allowed := map[string]int{}
@@ -64,6 +64,8 @@ type renewal struct {
 	work    cluster.Snapshot // with the replacements that are planned as claims in flight
 	leaving []cluster.NodeName
 	left    int // plans that may still be made
+	// exchanged counts, by static pool, the replacements that are planned.
+	exchanged map[string]int
 }
 
 // renew plans a command for one node, or says why there is none.
@@ -71,6 +73,9 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 	command = plan.Command{Reason: ReasonDrifted, Leaving: []string{c.Claim.Name}, SavesMicroUSDPerHour: c.price}
 	command.ID = commandID(command.Reason, command.Leaving, r.work.NowUnix)
 	because := c.Claim.Conditions.Get(cluster.ConditionDrifted).Reason
+	if c.pool.Replicas != nil {
+		return r.exchange(c, command, because)
+	}
 	if len(c.moves) == 0 {
 		r.leaving = append(r.leaving, c.Node.Name)
 		command.Note = because + ", and no pod needs the node"
@@ -102,6 +107,36 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 	}
 	r.leaving = append(r.leaving, c.Node.Name)
 	command.Note = fmt.Sprintf("%s; %s for it, %s move", because, count(len(command.Replacements), "new node"), count(len(moved), "pod"))
+	return command, ""
+}
+
+// exchange replaces a node of a static pool by its like, if the pool may have one more node for a while (D-075). Where it has too many
+// already, those go first.
+func (r *renewal) exchange(c *candidate, command plan.Command, because string) (plan.Command, string) {
+	nodes, stay := int64(0), int64(0)
+	for i := range r.work.NodeClaims {
+		claim := &r.work.NodeClaims[i]
+		if claim.NodePool() != c.pool.Name {
+			continue
+		}
+		nodes++
+		if claim.DeletionUnix == 0 && claim.Annotations[annotationCommand] == "" {
+			stay++
+		}
+	}
+	limit, limited := c.pool.Limits["nodes"]
+	switch {
+	case limited && nodes >= limit:
+		return command, fmt.Sprintf("nodepool %s may have %d nodes and has them all", c.pool.Name, limit)
+	case stay > *c.pool.Replicas+int64(r.exchanged[c.pool.Name]):
+		return command, fmt.Sprintf("nodepool %s has more nodes than it is to have", c.pool.Name)
+	}
+	replacement := StaticClaim(c.pool)
+	r.exchanged[c.pool.Name]++
+	r.leaving = append(r.leaving, c.Node.Name)
+	r.expect(replacement)
+	command.Replacements = []plan.Claim{replacement}
+	command.Note = because + "; a new node for it"
 	return command, ""
 }
 

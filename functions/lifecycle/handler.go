@@ -82,10 +82,12 @@ type Handler struct {
 	Again, Provision Waker
 	// Schedules has claims ended to the second; nil: they end at the next look.
 	Schedules Schedules
-	Counter   Counter
-	Log       *slog.Logger
-	Now       func() time.Time
-	Sleep     func(context.Context, time.Duration)
+	// NodeRepair is Karpenter's feature gate of that name: nodes that have been sick for too long are given up.
+	NodeRepair bool
+	Counter    Counter
+	Log        *slog.Logger
+	Now        func() time.Time
+	Sleep      func(context.Context, time.Duration)
 }
 
 // Lifecycle sees through what is under way in the cluster: nodes that join, nodes that nobody needs, drains, terminations, orphans. It
@@ -113,6 +115,9 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 	}
 	d := joining.Decide(&snap, sights)
 	d.Merge(disruption.Expire(&snap))
+	if h.NodeRepair {
+		d.Merge(disruption.Repair(&snap))
+	}
 	d.Merge(disruption.Drain(&snap, sights))
 	mover := &apply.Mover{Cluster: site.Name, Kube: site.Kube, Instances: site.Fleet, Log: h.Log}
 	done, err := mover.Move(ctx, d.Moves)

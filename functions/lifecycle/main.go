@@ -29,6 +29,8 @@ type config struct {
 	ScheduleGroup     string `env:"SCHEDULE_GROUP" default:""`
 	ScheduleTargetARN string `env:"SCHEDULE_TARGET_ARN" default:""`
 	ScheduleRoleARN   string `env:"SCHEDULE_ROLE_ARN" default:""`
+	// NodeRepair is "true" where sick nodes are given up.
+	NodeRepair string `env:"NODE_REPAIR" default:"false"`
 }
 
 const kinds = kube.Pods | kube.Nodes | kube.NodeClaims | kube.NodePools | kube.NodeClasses | kube.Daemons
@@ -48,9 +50,10 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	book := &site.Book{Configuration: bucket, AWS: aws, Function: "lifecycle", Kinds: kinds, Now: time.Now}
 	memories := map[string]*Memory{}
 	h := &Handler{
-		Again:     queue.New(aws, cfg.LifecycleQueueURL, time.Now),
-		Provision: queue.New(aws, cfg.ProvisionQueueURL, time.Now),
-		Counter:   counter, Log: log, Now: time.Now, Sleep: boot.Sleep,
+		Again:      queue.New(aws, cfg.LifecycleQueueURL, time.Now),
+		Provision:  queue.New(aws, cfg.ProvisionQueueURL, time.Now),
+		NodeRepair: cfg.NodeRepair == "true",
+		Counter:    counter, Log: log, Now: time.Now, Sleep: boot.Sleep,
 		Open: func(ctx context.Context, name string) (*Site, error) {
 			opened, err := book.Open(ctx, name)
 			if err != nil {

@@ -307,7 +307,10 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 	if err := s.table(ctx); err != nil {
 		return err
 	}
-	env := map[string]string{"BUCKET": bucket, "TABLE": table, "QUARANTINE_QUEUE_URL": *quarantine.QueueUrl}
+	env := map[string]string{
+		"BUCKET": bucket, "TABLE": table, "QUARANTINE_QUEUE_URL": *quarantine.QueueUrl,
+		"NODE_REPAIR": "true", // what Karpenter keeps behind a gate is on here
+	}
 	all := s.functions()
 	for _, f := range all {
 		if f.queue == "" {

@@ -29,8 +29,8 @@ type config struct {
 	QuarantineQueueURL string `env:"QUARANTINE_QUEUE_URL"`
 	// Table is shared by all clusters; without one each warm function goes by what it knows itself.
 	Table string `env:"TABLE" default:""`
-	// SpotToSpot is "true" where Spot nodes may be replaced by cheaper Spot nodes.
-	SpotToSpot string `env:"SPOT_TO_SPOT_CONSOLIDATION" default:"false"`
+	// SpotToSpot lets Spot nodes be replaced by cheaper Spot nodes.
+	SpotToSpot bool `env:"SPOT_TO_SPOT_CONSOLIDATION" default:"false"`
 }
 
 func main() { boot.Start(build) }
@@ -54,7 +54,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	h := &Handler{
 		Ledger:     known,
 		Market:     &market.Market{Objects: bucket, Key: store.CatalogueKey, Known: known, Log: log, Now: time.Now},
-		SpotToSpot: cfg.SpotToSpot == "true",
+		SpotToSpot: cfg.SpotToSpot,
 		Again:      queue.New(aws, cfg.DisruptionQueueURL, time.Now),
 		Provision:  queue.New(aws, cfg.ProvisionQueueURL, time.Now),
 		Lifecycle:  queue.New(aws, cfg.LifecycleQueueURL, time.Now),

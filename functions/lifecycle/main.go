@@ -29,8 +29,8 @@ type config struct {
 	ScheduleGroup     string `env:"SCHEDULE_GROUP" default:""`
 	ScheduleTargetARN string `env:"SCHEDULE_TARGET_ARN" default:""`
 	ScheduleRoleARN   string `env:"SCHEDULE_ROLE_ARN" default:""`
-	// NodeRepair is "true" where sick nodes are given up.
-	NodeRepair string `env:"NODE_REPAIR" default:"false"`
+	// NodeRepair has sick nodes given up.
+	NodeRepair bool `env:"NODE_REPAIR" default:"false"`
 }
 
 const kinds = kube.Pods | kube.Nodes | kube.NodeClaims | kube.NodePools | kube.NodeClasses | kube.Daemons
@@ -52,7 +52,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	h := &Handler{
 		Again:      queue.New(aws, cfg.LifecycleQueueURL, time.Now),
 		Provision:  queue.New(aws, cfg.ProvisionQueueURL, time.Now),
-		NodeRepair: cfg.NodeRepair == "true",
+		NodeRepair: cfg.NodeRepair,
 		Counter:    counter, Log: log, Now: time.Now, Sleep: boot.Sleep,
 		Open: func(ctx context.Context, name string) (*Site, error) {
 			opened, err := book.Open(ctx, name)

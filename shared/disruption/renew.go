@@ -106,7 +106,7 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 		}
 	}
 	r.leaving = append(r.leaving, c.Node.Name)
-	command.Note = fmt.Sprintf("%s; %s for it, %s move", because, count(len(command.Replacements), "new node"), count(len(moved), "pod"))
+	command.Note = fmt.Sprintf("%s; %s for it, %s to move", because, count(len(command.Replacements), "new node"), count(len(moved), "pod"))
 	return command, ""
 }
 

@@ -18,7 +18,7 @@ func TestDisruption_RenewsAndConsolidates(t *testing.T) {
 	manifest := strings.Replace(pool("general", onDemand, typeIs+"m5.xlarge,m5.2xlarge"), "consolidationPolicy: WhenEmpty,", "consolidationPolicy: WhenEmptyOrUnderutilized,", 1)
 	s.apply(t, class("general", "demo"), manifest)
 	for _, app := range []string{"a", "b"} {
-		spec := podSpec("2")
+		spec := podSpec("1500m")
 		spec.Affinity = apart(app)
 		s.deploy(t, app, 2, spec)
 	}

@@ -25,6 +25,7 @@ import (
 	sdks3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	sdksqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"treadle/infra/deployment"
 	"treadle/infra/local/aws"
 	"treadle/infra/local/aws/ec2"
 	"treadle/infra/local/aws/eks"
@@ -63,7 +64,7 @@ type Options struct {
 	PodStartDelay time.Duration
 	SweepEvery    time.Duration // below a minute: that often; else, and when zero, each minute
 
-	// Timeouts replaces the time limits of functions, by name. A message of theirs is then invisible a second longer than that, so
+	// Timeouts replaces the time limits of deployment.Functions, by name. A message of theirs is then invisible a second longer than that, so
 	// that a crash holds a cluster up for seconds.
 	Timeouts map[string]time.Duration
 
@@ -313,21 +314,21 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 	}
 	all := s.functions()
 	for _, f := range all {
-		if f.queue == "" {
+		if f.Queue == "" {
 			continue
 		}
 		url, err := s.fifo(ctx, f)
 		if err != nil {
 			return err
 		}
-		env[strings.ToUpper(f.queue)+"_QUEUE_URL"] = url
+		env[strings.ToUpper(f.Queue)+"_QUEUE_URL"] = url
 	}
 	if err := s.expiries(ctx, env); err != nil {
-		return fmt.Errorf("make schedules of function expiry: %w", err)
+		return fmt.Errorf("make schedules of deployment.Function expiry: %w", err)
 	}
 	for _, f := range all {
 		if err := s.create(ctx, f, env); err != nil {
-			return fmt.Errorf("deploy function %s: %w", f.name, err)
+			return fmt.Errorf("deploy function %s: %w", f.Name, err)
 		}
 	}
 	if err := s.interruptions(ctx); err != nil {
@@ -362,8 +363,8 @@ func (s *Stack) table(ctx context.Context) error {
 
 // fifo makes the queue of a function, with its dead-letter queue. The visibility is a little over the function's time, so that a
 // crash locks a cluster no longer than that.
-func (s *Stack) fifo(ctx context.Context, f function) (url string, err error) {
-	name := "treadle-" + f.queue
+func (s *Stack) fifo(ctx context.Context, f deployment.Function) (url string, err error) {
+	name := "treadle-" + f.Queue
 	dead, err := s.AWS.SQS.CreateQueue(ctx, &sdksqs.CreateQueueInput{
 		QueueName: sdkaws.String(name + "-dlq.fifo"), Attributes: map[string]string{"FifoQueue": "true"},
 	})
@@ -382,7 +383,7 @@ func (s *Stack) fifo(ctx context.Context, f function) (url string, err error) {
 		QueueName: sdkaws.String(name + ".fifo"),
 		Attributes: map[string]string{
 			"FifoQueue": "true", "DelaySeconds": "1", "RedrivePolicy": string(redrive),
-			"VisibilityTimeout": fmt.Sprint(int((f.timeout + s.grace(f)).Seconds())),
+			"VisibilityTimeout": fmt.Sprint(int((f.Timeout + s.grace(f)).Seconds())),
 		},
 	})
 	if err != nil {
@@ -391,15 +392,15 @@ func (s *Stack) fifo(ctx context.Context, f function) (url string, err error) {
 	return *out.QueueUrl, nil
 }
 
-func (s *Stack) create(ctx context.Context, f function, shared map[string]string) error {
-	dir := filepath.Join(s.options.Build, f.name)
+func (s *Stack) create(ctx context.Context, f deployment.Function, shared map[string]string) error {
+	dir := filepath.Join(s.options.Build, f.Name)
 	if _, err := os.Stat(filepath.Join(dir, "bootstrap")); err != nil {
 		return fmt.Errorf("%w (make build makes it)", err)
 	}
-	key := "ASIA" + strings.ToUpper(f.name)
+	key := "ASIA" + strings.ToUpper(f.Name)
 	identity := sts.Identity{
-		AccessKeyID: key, Secret: "secret-of-" + f.name, SessionToken: "session-of-" + f.name,
-		RoleARN: role(f.name), SessionName: "treadle-" + f.name,
+		AccessKeyID: key, Secret: "secret-of-" + f.Name, SessionToken: "session-of-" + f.Name,
+		RoleARN: role(f.Name), SessionName: "treadle-" + f.Name,
 	}
 	s.AWS.STS.Register(identity)
 	if err := s.admit(ctx, f); err != nil {
@@ -413,37 +414,37 @@ func (s *Stack) create(ctx context.Context, f function, shared map[string]string
 		env[name] = value
 	}
 	err := s.Lambda.Create(lambda.Function{
-		Name: f.name, Dir: dir, Env: env, MemoryMB: f.memoryMB, Timeout: f.timeout, Concurrency: f.concurrency,
+		Name: f.Name, Dir: dir, Env: env, MemoryMB: f.MemoryMB, Timeout: f.Timeout, Concurrency: f.Concurrency,
 	})
-	if err != nil || f.queue == "" {
+	if err != nil || f.Queue == "" {
 		return err
 	}
-	name := "treadle-" + f.queue + ".fifo"
+	name := "treadle-" + f.Queue + ".fifo"
 	mapping, err := s.Lambda.Map(lambda.EventSource{
-		Queue: s.AWS.SQS, QueueURL: shared[strings.ToUpper(f.queue)+"_QUEUE_URL"], QueueARN: "arn:aws:sqs:" + region + ":" + account + ":" + name,
-		Function: f.name, BatchSize: f.batch, MaximumConcurrency: f.concurrency, ReportBatchItemFailures: true,
+		Queue: s.AWS.SQS, QueueURL: shared[strings.ToUpper(f.Queue)+"_QUEUE_URL"], QueueARN: "arn:aws:sqs:" + region + ":" + account + ":" + name,
+		Function: f.Name, BatchSize: f.Batch, MaximumConcurrency: f.Concurrency, ReportBatchItemFailures: true,
 	})
 	s.mappings = append(s.mappings, mapping)
 	return err
 }
 
 // admit gives the function's role its access entry in the cluster.
-func (s *Stack) admit(ctx context.Context, f function) error {
-	if f.group == "" && !f.admin {
+func (s *Stack) admit(ctx context.Context, f deployment.Function) error {
+	if f.Group == "" && !f.Admin {
 		return nil
 	}
-	in := &sdkeks.CreateAccessEntryInput{ClusterName: &s.Name, PrincipalArn: sdkaws.String(role(f.name)), Type: sdkaws.String("STANDARD")}
-	if f.group != "" {
-		in.KubernetesGroups = []string{f.group}
+	in := &sdkeks.CreateAccessEntryInput{ClusterName: &s.Name, PrincipalArn: sdkaws.String(role(f.Name)), Type: sdkaws.String("STANDARD")}
+	if f.Group != "" {
+		in.KubernetesGroups = []string{f.Group}
 	}
 	if _, err := s.AWS.EKS.CreateAccessEntry(ctx, in); err != nil {
 		return err
 	}
-	if !f.admin {
+	if !f.Admin {
 		return nil
 	}
 	_, err := s.AWS.EKS.AssociateAccessPolicy(ctx, &sdkeks.AssociateAccessPolicyInput{
-		ClusterName: &s.Name, PrincipalArn: sdkaws.String(role(f.name)),
+		ClusterName: &s.Name, PrincipalArn: sdkaws.String(role(f.Name)),
 		PolicyArn:   sdkaws.String("arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"),
 		AccessScope: &ekstypes.AccessScope{Type: ekstypes.AccessScopeTypeCluster},
 	})

@@ -5,13 +5,17 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/eks/types"
 
 	"treadle/shared/boot"
 	"treadle/shared/kube"
@@ -26,7 +30,7 @@ type config struct {
 
 func main() { boot.Start(build) }
 
-func build() (func(context.Context, Event) (Summary, error), error) {
+func build() (func(context.Context, json.RawMessage) (any, error), error) {
 	var cfg config
 	if err := boot.Load(&cfg); err != nil {
 		return nil, err
@@ -44,7 +48,8 @@ func build() (func(context.Context, Event) (Summary, error), error) {
 			})
 		},
 	}
-	return h.Handle, nil
+	r := &resource{Handler: h, Respond: cfn.LambdaWrap, Sleep: boot.Sleep}
+	return r.handle, nil
 }
 
 // described reads clusters from EKS.
@@ -52,6 +57,10 @@ type described struct{ api *eks.Client }
 
 func (d described) Describe(ctx context.Context, name string) (store.Cluster, error) {
 	out, err := d.api.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(name)})
+	var gone *types.ResourceNotFoundException
+	if errors.As(err, &gone) {
+		err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
+	}
 	if err != nil {
 		return store.Cluster{}, err
 	}

@@ -54,10 +54,12 @@ const (
 	Names     Scope = "names"
 	// NodeRoles are the roles of nodes, to be passed to EC2.
 	NodeRoles Scope = "node-roles"
-	// NewProfiles is instance profiles at their making, Profiles those of served clusters, AllProfiles whatever there is.
+	// NewProfiles is instance profiles at their making, Profiles those of served clusters, AllProfiles the account's.
 	NewProfiles Scope = "new-profiles"
 	Profiles    Scope = "profiles"
 	AllProfiles Scope = "all-profiles"
+	// ProfileList is the list of them, which has no resources.
+	ProfileList Scope = "profile-list"
 	// Images are the public parameters that name machine images.
 	Images Scope = "images"
 	// Prices is the price list, which has no resources.
@@ -99,7 +101,8 @@ func Functions() []Function {
 				{[]string{"iam:PassRole"}, NodeRoles},
 				{[]string{"iam:CreateInstanceProfile", "iam:TagInstanceProfile"}, NewProfiles},
 				{[]string{"iam:AddRoleToInstanceProfile", "iam:RemoveRoleFromInstanceProfile", "iam:DeleteInstanceProfile"}, Profiles},
-				{[]string{"iam:GetInstanceProfile", "iam:ListInstanceProfiles"}, AllProfiles},
+				{[]string{"iam:GetInstanceProfile"}, AllProfiles},
+				{[]string{"iam:ListInstanceProfiles"}, ProfileList},
 			},
 		},
 		{

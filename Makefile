@@ -27,6 +27,13 @@ build: $(FUNCTIONS:%=build/%/bootstrap) build/install/crds/.done ## build the fu
 build/%/bootstrap: FORCE
 	@GOOS=linux GOARCH=$(ARCH) $(GO) build -v -tags lambda.norpc -ldflags "-s -w -buildid=" -o $@ ./functions/$* 2>&1 | $(call PROGRESS,building $*)
 
+# For Lambda, whatever this machine is.
+build/arm64/%/bootstrap: FORCE
+	@GOOS=linux GOARCH=arm64 $(GO) build -v -tags lambda.norpc -ldflags "-s -w -buildid=" -o $@ ./functions/$* 2>&1 | $(call PROGRESS,building $* for arm64)
+
+build/arm64/install/crds: build/install/crds/.done
+	@mkdir -p $@ && cp build/install/crds/*.yaml $@
+
 # Karpenter's CustomResourceDefinitions are taken from its modules; they are not kept here.
 build/install/crds/.done: infra/karpenter/go.mod infra/karpenter/go.sum infra/karpenter/main.go
 	@echo "fetching Karpenter's CustomResourceDefinitions" >&2
@@ -49,6 +56,8 @@ test-product: build
 	cd infra/karpenter && $(GO) test ./...
 	@cd infra/conformance && $(GO) test -c -v -o /dev/null . 2>&1 | $(call PROGRESS,compiling Karpenter's API)
 	cd infra/conformance && $(GO) test ./...
+	@cd infra/cdk && $(GO) test -c -v -o /dev/null ./treadle 2>&1 | $(call PROGRESS,compiling the CDK)
+	cd infra/cdk && $(GO) test ./...
 
 test-local: build
 	@cd infra/local && $(GO) build -v ./... 2>&1 | $(call PROGRESS,compiling the local stack)
@@ -70,17 +79,25 @@ test-e2e: build
 conformance: build build/local-run ## run Karpenter's own end-to-end suite against Treadle on the local stack
 	cd infra/conformance && $(GO) run . -suite $(or $(SUITE),regression) -specs '$(SPECS)' $(ARGS)
 
+.PHONY: cdk synth
+cdk: $(FUNCTIONS:%=build/arm64/%/bootstrap) build/arm64/install/crds # what `cdk deploy` deploys
+	@cd infra/cdk && $(GO) build -v -o ../../build/cdk-app . 2>&1 | $(call PROGRESS,building the CDK app)
+
+synth: cdk ## the CloudFormation templates, in cdk.out; needs Node.js, and neither an account nor the network
+	@rm -rf cdk.out && CDK_OUTDIR=cdk.out build/cdk-app && echo "cdk.out/Treadle.template.json: $$(grep -c '"Type": "AWS::\|"Type": "Custom::' cdk.out/Treadle.template.json) resources"
+
 .PHONY: check lint tidy generate vulnerabilities race
 check: lint tidy generate race ## everything that the tests do not say
 
 lint: ## vet and golangci-lint, for each module
 	$(GO) vet ./...
 	cd infra/local && $(GO) vet ./...
+	cd infra/cdk && $(GO) vet ./...
 	@cd infra/tools && $(GO) build -v -o ../../build/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 2>&1 | $(call PROGRESS,building golangci-lint)
 	build/golangci-lint run ./...
 
 tidy: ## go.mod and go.sum hold what is needed and no more (infra/karpenter and infra/conformance need modules that nothing there imports, which tidy would drop)
-	@for module in . infra/local infra/local/controlplane infra/tools; do \
+	@for module in . infra/local infra/local/controlplane infra/cdk infra/tools; do \
 		echo "go mod tidy -diff in $$module"; (cd $$module && $(GO) mod tidy -diff); done
 
 generate: ## generated files are up to date

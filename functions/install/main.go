@@ -57,8 +57,7 @@ type described struct{ api *eks.Client }
 
 func (d described) Describe(ctx context.Context, name string) (store.Cluster, error) {
 	out, err := d.api.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(name)})
-	var gone *types.ResourceNotFoundException
-	if errors.As(err, &gone) {
+	if _, gone := errors.AsType[*types.ResourceNotFoundException](err); gone {
 		err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -113,5 +112,5 @@ func TestResource_TakesPlainEventsToo(t *testing.T) {
 	require.Equal(t, Summary{Cluster: "demo", Action: "install"}, out)
 	_, err = r.handle(t.Context(), json.RawMessage(`[]`))
 	require.Error(t, err)
-	require.False(t, errors.Is(err, store.ErrNotFound))
+	require.NotErrorIs(t, err, store.ErrNotFound)
 }

@@ -141,7 +141,8 @@ func (s *scene) leave(t *testing.T) {
 	require.Empty(t, templates.LaunchTemplates, "launch templates go with their class")
 	require.Empty(t, s.EC2.Calls().TokensOfSeveralLaunches(), "no client token launched twice")
 	s.eventually(t, later, "the queues are empty", s.quiet)
-	for _, queue := range []string{"treadle-provision-dlq.fifo", "treadle-lifecycle-dlq.fifo", "treadle-interruption-dlq", "treadle-quarantine"} {
+	s.rights(t)
+	for _, queue := range []string{"treadle-provision-dlq.fifo", "treadle-lifecycle-dlq.fifo", "treadle-disruption-dlq.fifo", "treadle-interruption-dlq", "treadle-quarantine"} {
 		require.Zero(t, s.queued(t, queue), "%s is empty", queue)
 	}
 }

@@ -175,6 +175,7 @@ func (h *Handler) look(ctx context.Context, site *Site) cluster.Sights {
 // decide looks for commands and begins them. Since that is a decision about capacity, it is made under the lease and from a state of the
 // cluster that was read under it.
 func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot, mover *apply.Mover, d *plan.Decision) error {
+	h.bed(ctx, site, snap)
 	if !disruption.Disruptable(snap) || (state(snap) == site.fruit.state && h.Now().Sub(site.fruit.at) < decideEvery) {
 		return nil
 	}
@@ -193,6 +194,7 @@ func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot
 	start := h.Now()
 	fresh := site.Mirror.Snapshot(start.Unix())
 	fresh.Types = snap.Types
+	h.bed(ctx, site, &fresh)
 	commands, events := disruption.Decide(&fresh, disruption.Options{Wanted: packing.Expected(&fresh), SpotToSpot: h.SpotToSpot})
 	h.tell(ctx, site, events)
 	h.Log.InfoContext(ctx, "disruption decided", "cluster", site.Name, "nodes", len(fresh.Nodes), "commands", len(commands),
@@ -210,6 +212,15 @@ func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot
 	d.Waiting = true
 	d.Again(h.Now().Unix() + 1)
 	return nil
+}
+
+// bed marks the pools that sleep.
+func (h *Handler) bed(ctx context.Context, site *Site, snap *cluster.Snapshot) {
+	pools, err := disruption.Bed(snap.NodePools, snap.NowUnix)
+	if err != nil {
+		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
+	}
+	snap.NodePools = pools
 }
 
 // begin announces a command on the claims that leave by it and then makes its replacements, which provisioning launches. A kill in between
@@ -278,7 +289,7 @@ func state(snap *cluster.Snapshot) uint64 {
 		_, _ = fmt.Fprint(f, snap.NodeClaims[i].Name, snap.NodeClaims[i].ResourceVersion)
 	}
 	for i := range snap.NodePools {
-		_, _ = fmt.Fprint(f, snap.NodePools[i].Name, snap.NodePools[i].Generation)
+		_, _ = fmt.Fprint(f, snap.NodePools[i].Name, snap.NodePools[i].Generation, snap.NodePools[i].Asleep)
 	}
 	for i := range snap.Budgets {
 		_, _ = fmt.Fprint(f, snap.Budgets[i])

@@ -22,6 +22,9 @@ type NodePool struct {
 	ConsolidationPolicy     string   `json:"consolidationPolicy,omitempty"`
 	Budgets                 []Budget `json:"budgets,omitempty"`
 
+	// Asleep says that the pool is to have no nodes now. It is no part of the object: whoever decides works it out.
+	Asleep bool `json:"asleep,omitempty"`
+
 	// Hash is the hash of the template, as N-032 has it, for telling drifted claims.
 	Hash string `json:"hash,omitempty"`
 

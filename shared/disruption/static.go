@@ -35,12 +35,16 @@ func Static(snap *cluster.Snapshot) []Scaling {
 				stay = append(stay, m)
 			}
 		}
-		s := Scaling{Pool: pool, Missing: int(*pool.Replicas) - len(stay)}
+		replicas := int(*pool.Replicas)
+		if pool.Asleep {
+			replicas = 0
+		}
+		s := Scaling{Pool: pool, Missing: replicas - len(stay)}
 		if limit, limited := pool.Limits["nodes"]; limited {
 			s.Missing = min(s.Missing, int(limit)-len(members[pool.Name]))
 		}
 		s.Missing = max(s.Missing, 0)
-		if surplus := len(stay) - int(*pool.Replicas); surplus > 0 {
+		if surplus := len(stay) - replicas; surplus > 0 {
 			s.Surplus = surplusOf(snap, pool, stay)[:surplus]
 		}
 		if s.Missing > 0 || len(s.Surplus) > 0 {

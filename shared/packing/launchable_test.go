@@ -33,8 +33,9 @@ func TestLaunchable_FollowsTheRulesOfALaunch(t *testing.T) {
 		kind("arm", 4000, map[string]string{cluster.LabelArch: "arm64"}, offer("a", cluster.OnDemand, 50)),
 		kind("gone", 4000, nil, sold),
 		kind("held", 4000, map[string]string{"karpenter.k8s.aws/instance-family": "held"}, reserved),
-		kind("gpu", 8000, map[string]string{"karpenter.k8s.aws/instance-gpu-count": "1"}, offer("a", cluster.OnDemand, 20)),
+		kind("gpu", 8000, nil, offer("a", cluster.OnDemand, 20)),
 	}
+	types[len(types)-1].Capacity.Extended = map[string]int64{"nvidia.com/gpu": 1}
 	in := func(key string, values ...string) cluster.Expression {
 		return cluster.Expression{Key: key, Operator: cluster.In, Values: values}
 	}

@@ -175,7 +175,9 @@ func (h *Handler) look(ctx context.Context, site *Site) cluster.Sights {
 // decide looks for commands and begins them. Since that is a decision about capacity, it is made under the lease and from a state of the
 // cluster that was read under it.
 func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot, mover *apply.Mover, d *plan.Decision) error {
-	h.bed(ctx, site, snap)
+	if err := disruption.Bed(snap); err != nil {
+		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
+	}
 	if !disruption.Disruptable(snap) || (state(snap) == site.fruit.state && h.Now().Sub(site.fruit.at) < decideEvery) {
 		return nil
 	}
@@ -194,7 +196,7 @@ func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot
 	start := h.Now()
 	fresh := site.Mirror.Snapshot(start.Unix())
 	fresh.Types = snap.Types
-	h.bed(ctx, site, &fresh)
+	_ = disruption.Bed(&fresh) // what is wrong was said above
 	commands, events := disruption.Decide(&fresh, disruption.Options{Wanted: packing.Expected(&fresh), SpotToSpot: h.SpotToSpot})
 	h.tell(ctx, site, events)
 	h.Log.InfoContext(ctx, "disruption decided", "cluster", site.Name, "nodes", len(fresh.Nodes), "commands", len(commands),
@@ -203,24 +205,19 @@ func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot
 		site.fruit = fruitless{state(&fresh), start}
 		return nil
 	}
+	replacements := 0
 	for _, c := range commands {
 		if err := h.begin(ctx, site, &fresh, mover, c); err != nil {
 			return err
 		}
+		replacements += len(c.Replacements)
 	}
-	h.wake(ctx, h.Provision, site.Name, "replacements to launch")
+	if replacements > 0 {
+		h.wake(ctx, h.Provision, site.Name, "replacements to launch")
+	}
 	d.Waiting = true
 	d.Again(h.Now().Unix() + 1)
 	return nil
-}
-
-// bed marks the pools that sleep.
-func (h *Handler) bed(ctx context.Context, site *Site, snap *cluster.Snapshot) {
-	pools, err := disruption.Bed(snap.NodePools, snap.NowUnix)
-	if err != nil {
-		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
-	}
-	snap.NodePools = pools
 }
 
 // begin announces a command on the claims that leave by it and then makes its replacements, which provisioning launches. A kill in between

@@ -179,7 +179,9 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	if err := market.Fill(ctx, h.Market, &snap, h.Ledger.RefusedAt(start)); err != nil {
 		return false, err
 	}
-	h.bed(ctx, site, &snap)
+	if err := disruption.Bed(&snap); err != nil {
+		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
+	}
 	resumed, err := h.resume(ctx, site, &snap)
 	if resumed || err != nil {
 		return resumed, err // what was launched is not in this snapshot
@@ -205,15 +207,6 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 		err = errUndecided
 	}
 	return out.refused > 0, err
-}
-
-// bed marks the pools that sleep.
-func (h *Handler) bed(ctx context.Context, site *Site, snap *cluster.Snapshot) {
-	pools, err := disruption.Bed(snap.NodePools, snap.NowUnix)
-	if err != nil {
-		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
-	}
-	snap.NodePools = pools
 }
 
 // launched lets the new nodes be seen through.

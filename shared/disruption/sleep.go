@@ -42,18 +42,19 @@ func Asleep(pool *cluster.NodePool, nowUnix int64) (bool, error) {
 	return asleep, nil
 }
 
-// Bed returns the pools with those that sleep marked, for packing to leave them alone, and what is wrong with annotations.
-func Bed(pools []cluster.NodePool, nowUnix int64) ([]cluster.NodePool, error) {
-	out := slices.Clone(pools)
+// Bed marks the pools of snap that sleep now, for whoever plans to leave them alone. The error says what is wrong with annotations.
+func Bed(snap *cluster.Snapshot) error {
+	snap.NodePools = slices.Clone(snap.NodePools) // others may hold the list
 	var errs []error
-	for i := range out {
-		asleep, err := Asleep(&out[i], nowUnix)
+	for i := range snap.NodePools {
+		pool := &snap.NodePools[i]
+		asleep, err := Asleep(pool, snap.NowUnix)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("nodepool %s: %w", out[i].Name, err))
+			errs = append(errs, fmt.Errorf("nodepool %s: %w", pool.Name, err))
 		}
-		out[i].Asleep = asleep
+		pool.Asleep = asleep
 	}
-	return out, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // retire returns commands that take the nodes of sleeping pools away, as budgets allow: those that no pod needs first. Their pods wait for the

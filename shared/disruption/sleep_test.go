@@ -53,9 +53,7 @@ func TestDecide_TakesTheNodesOfASleepingPoolWithinItsBudget(t *testing.T) {
 	busy, idle := f.node("m5.large", cluster.OnDemand, 1000, 500), f.node("m5.large", cluster.OnDemand)
 	other, kept := f.node("m5.large", cluster.OnDemand, 1000), f.node("m5.large", cluster.OnDemand, 1000)
 	f.Pods[3].Annotations = map[string]string{cluster.AnnotationDoNotDisrupt: "true"}
-	var err error
-	f.NodePools, err = disruption.Bed(f.NodePools, f.NowUnix)
-	require.NoError(t, err)
+	require.NoError(t, disruption.Bed(&f.Snapshot))
 	require.True(t, disruption.Disruptable(&f.Snapshot))
 	commands, _ := disruption.Decide(&f.Snapshot, disruption.Options{})
 	var leaving []string

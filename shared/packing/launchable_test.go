@@ -1,6 +1,7 @@
 package packing_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,9 +16,7 @@ func TestLaunchable_FollowsTheRulesOfALaunch(t *testing.T) {
 	kind := func(name string, cpu int64, labels map[string]string, offerings ...cluster.Offering) cluster.InstanceType {
 		room := cluster.Resources{MilliCPU: cpu, MemoryBytes: cpu << 22, Pods: 29}
 		all := map[string]string{cluster.LabelInstanceType: name, cluster.LabelArch: "amd64", cluster.LabelOS: "linux"}
-		for key, value := range labels {
-			all[key] = value
-		}
+		maps.Copy(all, labels)
 		return cluster.InstanceType{Name: name, Labels: all, Capacity: room, Allocatable: room, Offerings: offerings}
 	}
 	offer := func(zone string, capacityType cluster.CapacityType, price int64) cluster.Offering {

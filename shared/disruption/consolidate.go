@@ -3,6 +3,7 @@ package disruption
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"treadle/shared/cluster"
@@ -135,40 +136,62 @@ func (k *consolidation) settles(p *plan.Plan, leaving []candidate) bool {
 }
 
 // vacate takes away the nodes whose pods fit on others. An estimate by requests proposes them, because most of what does not fit does not
-// for want of room; what it proposes is planned in full, and where a set cannot go its halves are tried.
+// for want of room; what it proposes is planned in full, and where a set cannot go its halves are tried. What cannot go alone gives way to
+// the next best: it uses up no budget.
 func (k *consolidation) vacate() {
-	r := newRooms(k.snap, k.under)
-	var proposed []candidate
-	for _, c := range k.ranked {
-		if k.allowed[c.pool.Name] > 0 && r.vacate(&c) {
-			k.allowed[c.pool.Name]--
-			proposed = append(proposed, c)
-		}
-	}
-	blocks := [][]candidate{proposed}
-	for len(blocks) > 0 && k.left > looksKept(k.o.Looks) {
+	var p plan.Plan // without those that are gone
+	tried := map[cluster.NodeName]bool{}
+	blocks := [][]candidate{k.propose(tried, nil)}
+	for len(blocks) > 0 && len(blocks[0]) > 0 && k.left > looksKept(k.o.Looks) {
 		block := blocks[0]
 		blocks = blocks[1:]
-		if len(block) == 0 {
-			continue
-		}
-		if p := k.pack(block, firstPlan); len(p.Claims) == 0 && k.settles(&p, slices.Concat(k.gone, block)) {
+		if without := k.pack(block, firstPlan); len(without.Claims) == 0 && k.settles(&without, slices.Concat(k.gone, block)) {
+			p = without
 			k.gone = append(k.gone, block...)
+			for _, c := range block {
+				k.allowed[c.pool.Name]--
+			}
 		} else if half := len(block) / 2; half > 0 {
 			blocks = append([][]candidate{block[:half], block[half:]}, blocks...)
 		}
+		if len(blocks) == 0 && len(k.gone) < len(tried) {
+			blocks = append(blocks, k.propose(tried, p.Placed))
+		}
 	}
-	if len(k.gone) == 0 {
-		return
-	}
-	p := k.pack(nil, firstPlan)
-	k.gone = slices.DeleteFunc(k.gone, func(c candidate) bool {
-		_, worthIt := k.cheaper([]candidate{c}, nil)
-		return !worthIt
-	})
 	for _, c := range k.gone {
 		k.commands = append(k.commands, k.command([]candidate{c}, nil, &p))
 	}
+}
+
+// propose returns nodes whose pods others seem to have room for, besides what those that are gone have taken, as many as budgets allow.
+// None is proposed twice.
+func (k *consolidation) propose(tried map[cluster.NodeName]bool, placed []plan.Placement) (proposed []candidate) {
+	leaving := slices.Clone(k.under)
+	moved := map[cluster.PodUID]*cluster.Pod{}
+	for _, c := range k.gone {
+		leaving = append(leaving, c.Node.Name)
+		for _, pod := range c.moves {
+			moved[pod.UID] = pod
+		}
+	}
+	r := newRooms(k.snap, leaving)
+	for _, at := range placed {
+		if pod := moved[at.Pod.UID]; pod != nil {
+			r.book(r.at[at.Node], pod)
+		}
+	}
+	allowed := maps.Clone(k.allowed)
+	for _, c := range k.ranked {
+		if tried[c.Node.Name] || allowed[c.pool.Name] <= 0 {
+			continue
+		}
+		if _, worthIt := k.cheaper([]candidate{c}, nil); worthIt && r.vacate(&c) {
+			allowed[c.pool.Name]--
+			tried[c.Node.Name] = true
+			proposed = append(proposed, c)
+		}
+	}
+	return proposed
 }
 
 // looksKept is how many plans are left for replacements.

@@ -222,6 +222,20 @@ func TestConsolidate_KeepsToBudgetsOfEachPool(t *testing.T) {
 	require.Equal(t, 2, leaving)
 }
 
+func TestConsolidate_ANodeThatCannotGoUsesUpNoBudget(t *testing.T) {
+	t.Parallel()
+	f := newFleet()
+	f.NodePools[0].Budgets = []cluster.Budget{{Nodes: "1"}}
+	f.node("m5.xlarge", cluster.OnDemand, 2050)
+	f.Pods[0].Spec.HostPorts = []cluster.HostPort{{Port: 80, Protocol: "TCP"}}
+	f.node("m5.large", cluster.OnDemand, 200) // first in rank, and there is room for it, but its port is taken
+	f.Pods[1].Spec.HostPorts = f.Pods[0].Spec.HostPorts
+	second := f.node("m5.large", cluster.OnDemand, 950, 950)
+	commands := disruption.Consolidate(&f.Snapshot, disruption.Options{})
+	require.Len(t, commands, 1)
+	require.Equal(t, []string{second}, commands[0].Leaving)
+}
+
 func TestConsolidate_DoesNotMoveWhatIsNotWorthIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet()

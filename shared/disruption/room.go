@@ -73,6 +73,12 @@ func (r *rooms) vacate(c *candidate) bool {
 	return true
 }
 
+// book gives a pod room on a node, which then has to stay.
+func (r *rooms) book(at int, pod *cluster.Pod) {
+	r.hosts[at].free = r.hosts[at].free.Minus(pod.Spec.Requests)
+	r.hosts[at].taken = true
+}
+
 func (r *rooms) holds(h *room, pod *cluster.Pod) bool {
 	spec := pod.Spec
 	if spec.Requests.MilliCPU > h.free.MilliCPU || spec.Requests.MemoryBytes > h.free.MemoryBytes || !spec.Requests.Fits(h.free) {

@@ -116,15 +116,25 @@ func (k *consolidation) pack(without []candidate, steps int) plan.Plan {
 	return packing.Pack(*k.snap, packing.Options{LeavingNodes: leaving, Steps: steps})
 }
 
-// settles reports whether a plan has a place for every pod of the nodes that leave, on nodes that are in service or on new ones.
+// settles reports whether a plan has a place for every pod of the nodes that leave, on nodes that are in service or on new ones. Those
+// that are gone wait for no new node.
 func (k *consolidation) settles(p *plan.Plan, leaving []candidate) bool {
 	moved := map[cluster.PodUID]bool{}
+	waits := map[cluster.PodUID]bool{}
+	for _, c := range k.gone {
+		for _, pod := range c.moves {
+			waits[pod.UID] = true
+		}
+	}
+	for i := range p.Placed {
+		delete(waits, p.Placed[i].Pod.UID)
+	}
 	for _, c := range leaving {
 		for _, pod := range c.moves {
 			moved[pod.UID] = true
 		}
 	}
-	if slices.ContainsFunc(p.Unplaced, func(u plan.Unplaced) bool { return moved[u.Pod.UID] }) {
+	if len(waits) > 0 || slices.ContainsFunc(p.Unplaced, func(u plan.Unplaced) bool { return moved[u.Pod.UID] }) {
 		return false
 	}
 	ready := map[cluster.NodeName]bool{}
@@ -158,9 +168,15 @@ func (k *consolidation) vacate() {
 			blocks = append(blocks, k.propose(tried, p.Placed))
 		}
 	}
+	k.commands = k.vacated(&p)
+}
+
+// vacated returns the commands for the nodes that are gone, with their pods where a plan has them.
+func (k *consolidation) vacated(p *plan.Plan) (commands []plan.Command) {
 	for _, c := range k.gone {
-		k.commands = append(k.commands, k.command([]candidate{c}, nil, &p))
+		commands = append(commands, k.command([]candidate{c}, nil, p))
 	}
+	return commands
 }
 
 // propose returns nodes whose pods others seem to have room for, besides what those that are gone have taken, as many as budgets allow.
@@ -213,7 +229,8 @@ func (k *consolidation) replace() {
 		return spare(&c) <= moveMicroUSD || k.allowed[c.pool.Name] < 0
 	})
 	for len(rest) > 0 && k.left > 0 {
-		if k.commands = append(k.commands, k.best(rest)...); len(k.commands) > before {
+		made := k.best(rest)
+		if k.commands = append(k.commands, made...); len(k.commands) > before {
 			return // what remains is planned anew once these have been carried out
 		}
 		rest = rest[1:] // alone it is of no use, and it may be what spoils the rest
@@ -228,6 +245,7 @@ func (k *consolidation) best(rest []candidate) (commands []plan.Command) {
 		if k.settles(&p, slices.Concat(k.gone, rest[:size])) {
 			if made, net := k.divide(rest[:size], &p); net > most {
 				most, commands = net, made
+				k.commands = k.vacated(&p) // all by one plan: two may count on the same room
 			}
 		}
 		if size == len(rest) {

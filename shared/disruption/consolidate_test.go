@@ -268,7 +268,12 @@ func TestConsolidate_SettlesCheaperWithoutMovingAPodTwice(t *testing.T) {
 				pods = append(pods, cpu)
 			}
 			f.node(kind.Name, capacity, pods...)
+			if len(pods) > 0 && rapid.Bool().Draw(t, "port") {
+				f.Pods[len(f.Pods)-1].Spec.HostPorts = []cluster.HostPort{{Port: 80, Protocol: "TCP"}}
+			}
 		}
+		budget := rapid.IntRange(1, 12).Draw(t, "budget")
+		f.NodePools[0].Budgets = []cluster.Budget{{Nodes: fmt.Sprint(budget)}}
 		for round := 0; ; round++ {
 			require.Less(t, round, 40, "it comes to rest")
 			commands := disruption.Consolidate(&f.Snapshot, disruption.Options{SpotToSpot: true})
@@ -291,11 +296,28 @@ func TestConsolidate_SettlesCheaperWithoutMovingAPodTwice(t *testing.T) {
 					require.False(t, leaving[string(p.Node)], "no pod goes to a node that leaves")
 				}
 			}
+			require.LessOrEqual(t, len(leaving), budget, "budgets hold (D-046)")
 			before := f.cost()
 			f = f.after(commands)
 			require.Less(t, f.cost(), before)
+			f.requireRoom(t)
 		}
 	})
+}
+
+// requireRoom wants every node to hold its pods, and no two of them to take the same port.
+func (f *fleet) requireRoom(t require.TestingT) {
+	free, ports := map[cluster.NodeName]cluster.Resources{}, map[cluster.NodeName]int{}
+	for i := range f.Nodes {
+		free[f.Nodes[i].Name] = f.Nodes[i].Allocatable
+	}
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		require.True(t, pod.Spec.Requests.Fits(free[pod.NodeName]), "node %s is too small for its pods", pod.NodeName)
+		free[pod.NodeName] = free[pod.NodeName].Minus(pod.Spec.Requests)
+		ports[pod.NodeName] += len(pod.Spec.HostPorts)
+		require.LessOrEqual(t, ports[pod.NodeName], 1, "two pods on node %s want the same port", pod.NodeName)
+	}
 }
 
 func reversed[T any](list []T) []T {

@@ -9,7 +9,7 @@ type Function struct {
 	// Timeout is short, because a message in flight locks its cluster: a crash costs a cluster that long at most, and long work is many
 	// short invocations.
 	Timeout time.Duration
-	// Concurrency bounds the environments that run at once.
+	// Concurrency bounds the environments that the function's queue starts at once. The local stack bounds all functions by it.
 	Concurrency int
 	// Queue names the FIFO queue of wake-ups that feeds the function, empty for none; Batch is how many messages it gets at once.
 	Queue string
@@ -67,13 +67,14 @@ const (
 	// Schedules are those of Treadle's group, SchedulerRole the role that they start the function expiry with.
 	Schedules     Scope = "schedules"
 	SchedulerRole Scope = "scheduler-role"
-	// EKS is the clusters themselves.
+	// EKS is all clusters of the account: one that is served no longer has to be found to be uninstalled.
 	EKS Scope = "eks"
 )
 
 // Functions returns the table.
 func Functions() []Function {
 	clusters := Right{[]string{"s3:GetObject"}, Clusters}
+	// Without it S3 answers "denied" for an object that is not there, and nobody could tell a cluster that is not served from trouble.
 	listed := Right{[]string{"s3:ListBucket"}, Bucket}
 	shared := Right{[]string{"dynamodb:Query", "dynamodb:UpdateItem"}, Table}
 	catalogue := Right{[]string{"s3:GetObject"}, Catalogue}
@@ -82,13 +83,13 @@ func Functions() []Function {
 	return []Function{
 		{
 			Name: "wake", MemoryMB: 128, Timeout: 5 * time.Second, Concurrency: 10, Wakes: all,
-			Rights: []Right{clusters},
+			Rights: []Right{clusters, listed},
 		},
 		{
 			Name: "provision", MemoryMB: 512, Timeout: 60 * time.Second, Concurrency: 10, Queue: "provision", Batch: 10, Group: "treadle:provision",
 			Wakes: []string{"provision", "lifecycle"}, Quarantines: true,
 			Rights: []Right{
-				clusters, catalogue, shared,
+				clusters, listed, catalogue, shared,
 				{[]string{
 					"ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups",
 					"ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
@@ -109,7 +110,7 @@ func Functions() []Function {
 			Name: "lifecycle", MemoryMB: 512, Timeout: 60 * time.Second, Concurrency: 10, Queue: "lifecycle", Batch: 1, Group: "treadle:lifecycle",
 			Wakes: []string{"provision", "lifecycle"}, Quarantines: true,
 			Rights: []Right{
-				clusters, look,
+				clusters, listed, look,
 				{[]string{"ec2:TerminateInstances"}, Instances},
 				{[]string{"ec2:CreateTags"}, Names},
 				{[]string{"scheduler:CreateSchedule", "scheduler:DeleteSchedule", "scheduler:ListSchedules"}, Schedules},
@@ -119,7 +120,7 @@ func Functions() []Function {
 		{
 			Name: "disruption", MemoryMB: 512, Timeout: 60 * time.Second, Concurrency: 10, Queue: "disruption", Batch: 1, Group: "treadle:disruption",
 			Wakes: all, Quarantines: true,
-			Rights: []Right{clusters, catalogue, shared, look},
+			Rights: []Right{clusters, listed, catalogue, shared, look},
 		},
 		{
 			Name: "interruption", MemoryMB: 256, Timeout: 30 * time.Second, Concurrency: 5, Group: "treadle:lifecycle",
@@ -129,7 +130,7 @@ func Functions() []Function {
 		{
 			Name: "expiry", MemoryMB: 256, Timeout: 30 * time.Second, Concurrency: 5, Group: "treadle:lifecycle",
 			Wakes:  []string{"provision", "lifecycle"},
-			Rights: []Right{clusters},
+			Rights: []Right{clusters, listed},
 		},
 		{
 			Name: "sweep", MemoryMB: 256, Timeout: 60 * time.Second, Concurrency: 1, Group: "treadle:sweep", Wakes: all,
@@ -138,7 +139,7 @@ func Functions() []Function {
 		{
 			Name: "catalog", MemoryMB: 512, Timeout: 120 * time.Second, Concurrency: 1,
 			Rights: []Right{
-				{[]string{"s3:GetObject", "s3:PutObject"}, Catalogue},
+				{[]string{"s3:GetObject", "s3:PutObject"}, Catalogue}, listed,
 				{[]string{"ec2:DescribeInstanceTypes", "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory"}, Region},
 				{[]string{"pricing:GetProducts"}, Prices},
 			},
@@ -146,7 +147,7 @@ func Functions() []Function {
 		{
 			Name: "install", MemoryMB: 256, Timeout: 120 * time.Second, Concurrency: 1, Admin: true,
 			Rights: []Right{
-				{[]string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"}, Clusters},
+				{[]string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"}, Clusters}, listed,
 				{[]string{"eks:DescribeCluster"}, EKS},
 			},
 		},

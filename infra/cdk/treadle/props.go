@@ -31,8 +31,12 @@ type Props struct {
 	NodeRepair              bool `json:"nodeRepair,omitempty"`
 	// LogRetentionDays is how long logs are kept: a number of days that CloudWatch knows. Default: 30.
 	LogRetentionDays float64 `json:"logRetentionDays,omitempty"`
-	// KMSKeyARN encrypts the bucket, the table and the queues with a key of yours; default: AWS's own.
+	// KMSKeyARN encrypts the bucket, the table and the queues with a key of yours; default: AWS's own. Its policy has to let
+	// events.amazonaws.com use kms:Decrypt and kms:GenerateDataKey, or EventBridge cannot deliver notices.
 	KMSKeyARN string `json:"kmsKeyARN,omitempty"`
+	// WebhookConcurrency reserves, and so bounds, how many calls of the webhook are answered at once: what a stranger can run up. Zero: no
+	// bound but the account's, which may be too small to reserve from.
+	WebhookConcurrency float64 `json:"webhookConcurrency,omitempty"`
 	// VPC has the functions that talk to clusters run in subnets of yours, for clusters whose endpoint is private.
 	VPC *VPC `json:"vpc,omitempty"`
 	// PermissionsBoundary is the ARN of a policy, RolePath a path such as "/platform/", for every role.

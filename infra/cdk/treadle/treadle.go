@@ -233,6 +233,9 @@ func (t *Treadle) function(f deployment.Function) {
 		Role: role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON, Environment: t.environment(f),
 		Description: jsii.String("Treadle: " + f.Name),
 	})
+	if f.Name == "wake" && t.props.WebhookConcurrency > 0 {
+		function.Node().DefaultChild().(awslambda.CfnFunction).SetReservedConcurrentExecutions(jsii.Number(t.props.WebhookConcurrency))
+	}
 	if t.props.VPC != nil && (f.Group != "" || f.Admin) {
 		role.AddManagedPolicy(awsiam.ManagedPolicy_FromAwsManagedPolicyName(jsii.String("service-role/AWSLambdaVPCAccessExecutionRole")))
 		function.Node().DefaultChild().(awslambda.CfnFunction).SetVpcConfig(map[string]any{
@@ -304,7 +307,11 @@ func (t *Treadle) cluster(c Cluster) {
 	install := awscdk.NewCustomResource(scope, jsii.String("Installation"), &awscdk.CustomResourceProps{
 		ServiceToken: t.Functions["install"].FunctionArn(), ResourceType: jsii.String("Custom::TreadleInstallation"),
 		ServiceTimeout: awscdk.Duration_Minutes(jsii.Number(5)),
-		Properties:     &map[string]any{"Cluster": c.Name, "WebhookURL": t.WebhookURL},
+		Properties: &map[string]any{
+			"Cluster": c.Name, "WebhookURL": t.WebhookURL,
+			// Another build may bring other definitions, rights or rules: it is installed anew.
+			"Version": awscdk.FileSystem_Fingerprint(jsii.String(filepath.Join(t.props.Build, "install")), nil),
+		},
 	})
 	for _, f := range deployment.Functions() {
 		if f.Group == "" && !f.Admin {

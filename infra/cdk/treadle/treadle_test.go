@@ -47,7 +47,9 @@ func deploy(t *testing.T, props treadle.Props) (awscdk.Stack, *treadle.Treadle) 
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("NOT TESTED: the CDK needs Node.js, and there is no node in PATH")
 	}
-	props.Build = built(t)
+	if props.Build == "" {
+		props.Build = built(t)
+	}
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
 	stack := awscdk.NewStack(app, jsii.String("Treadle"), nil)
 	made, err := treadle.New(stack, "Treadle", props)
@@ -212,6 +214,41 @@ func TestRights_ToChangeAnythingInEC2AreBoundToTheClustersTags(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestRights_WhoReadsAnObjectCanTellThatItIsNotThere(t *testing.T) {
+	for _, f := range deployment.Functions() {
+		reads, lists := false, false
+		for _, r := range f.Rights {
+			reads = reads || slices.Contains(r.Actions, "s3:GetObject")
+			lists = lists || slices.Contains(r.Actions, "s3:ListBucket") && r.On == deployment.Bucket
+		}
+		assert.Equal(t, reads, lists, "%s: S3 answers 403 instead of 404 to callers that may not list", f.Name)
+	}
+	for _, s := range statements(template(t, some())) {
+		if slices.Contains(list(s["Action"]), "s3:ListBucket") {
+			assert.Nil(t, s["Condition"], "a GET carries no prefix")
+		}
+	}
+}
+
+func TestCluster_IsInstalledAnewByAnotherBuild(t *testing.T) {
+	version := func(props treadle.Props) any {
+		_, made := deploy(t, props)
+		for _, r := range (*assertions.Template_FromStack(made.Clusters["blue"], nil).ToJSON())["Resources"].(map[string]any) {
+			if r := r.(map[string]any); r["Type"] == "Custom::TreadleInstallation" {
+				return r["Properties"].(map[string]any)["Version"]
+			}
+		}
+		return nil
+	}
+	props := some()
+	props.Build = built(t)
+	first := version(props)
+	require.NotEmpty(t, first)
+	require.Equal(t, first, version(some()), "the same build")
+	require.NoError(t, os.WriteFile(filepath.Join(props.Build, "install", "crd.yaml"), []byte("kind: CustomResourceDefinition"), 0o644))
+	require.NotEqual(t, first, version(props))
 }
 
 func TestRights_FitIntoAPolicy(t *testing.T) {

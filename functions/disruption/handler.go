@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"treadle/shared/apply"
+	"treadle/shared/buffer"
 	"treadle/shared/cluster"
 	"treadle/shared/disruption"
 	"treadle/shared/ledger"
@@ -111,6 +112,7 @@ func (h *Handler) Disrupt(ctx context.Context, w notice.Wake) error {
 // pass observes, decides and applies once.
 func (h *Handler) pass(ctx context.Context, site *Site) (plan.Decision, error) {
 	snap := site.Mirror.Snapshot(h.Now().Unix())
+	buffer.Fill(&snap)
 	if len(snap.NodeClaims) == 0 {
 		return plan.Decision{}, nil
 	}
@@ -195,9 +197,11 @@ func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot
 	}
 	start := h.Now()
 	fresh := site.Mirror.Snapshot(start.Unix())
+	buffer.Fill(&fresh)
 	fresh.Types = snap.Types
 	_ = disruption.Bed(&fresh) // what is wrong was said above
-	commands, events := disruption.Decide(&fresh, disruption.Options{Wanted: packing.Expected(&fresh), SpotToSpot: h.SpotToSpot})
+	wanted, buffers := packing.Seats(&fresh)
+	commands, events := disruption.Decide(&fresh, disruption.Options{Wanted: wanted, Buffers: buffers, SpotToSpot: h.SpotToSpot})
 	h.tell(ctx, site, events)
 	h.Log.InfoContext(ctx, "disruption decided", "cluster", site.Name, "nodes", len(fresh.Nodes), "commands", len(commands),
 		"blocked", len(events), "dur_ms", h.Now().Sub(start).Milliseconds())

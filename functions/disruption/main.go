@@ -31,6 +31,8 @@ type config struct {
 	Table string `env:"TABLE" default:""`
 	// SpotToSpot lets Spot nodes be replaced by cheaper Spot nodes.
 	SpotToSpot bool `env:"SPOT_TO_SPOT_CONSOLIDATION" default:"false"`
+	// CapacityBuffer has room kept for pods that do not exist yet (Karpenter's feature gate of that name).
+	CapacityBuffer bool `env:"CAPACITY_BUFFER" default:"false"`
 }
 
 func main() { boot.Start(build) }
@@ -49,7 +51,11 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	metered.APIOptions = append(metered.APIOptions, ledger.NewBudget(table, ledger.Rates(), time.Now).Guard)
 	client := ec2.NewFromConfig(metered, fleet.Retry)
 	known := ledger.New(table)
-	book := &site.Book{Configuration: bucket, AWS: aws, Function: "disruption", Kinds: kube.AllKinds, Now: time.Now}
+	var buffers kube.Kind
+	if cfg.CapacityBuffer {
+		buffers = kube.Buffers
+	}
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "disruption", Kinds: kube.AllKinds | buffers, Now: time.Now}
 	memories := map[string]*Memory{}
 	h := &Handler{
 		Ledger:     known,

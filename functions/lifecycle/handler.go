@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"treadle/shared/apply"
+	"treadle/shared/buffer"
 	"treadle/shared/cluster"
 	"treadle/shared/disruption"
 	"treadle/shared/joining"
@@ -109,6 +110,7 @@ func (h *Handler) Lifecycle(ctx context.Context, w notice.Wake) error {
 // pass observes, decides and applies once.
 func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Decision, error) {
 	snap := site.Mirror.Snapshot(h.Now().Unix())
+	buffer.Fill(&snap)
 	sights, err := look.at(ctx, &snap)
 	if err != nil {
 		return plan.Decision{}, err
@@ -162,6 +164,7 @@ func (h *Handler) empty(ctx context.Context, site *Site, snap *cluster.Snapshot,
 		return fmt.Errorf("read cluster %q: %w", site.Name, err)
 	}
 	fresh := site.Mirror.Snapshot(h.Now().Unix())
+	buffer.Fill(&fresh)
 	found = disruption.Empty(&fresh, packing.Expected(&fresh))
 	d.Merge(found)
 	h.count(site, found.Moves)

@@ -31,6 +31,8 @@ type config struct {
 	ScheduleRoleARN   string `env:"SCHEDULE_ROLE_ARN" default:""`
 	// NodeRepair has sick nodes given up.
 	NodeRepair bool `env:"NODE_REPAIR" default:"false"`
+	// CapacityBuffer has room kept for pods that do not exist yet (Karpenter's feature gate of that name).
+	CapacityBuffer bool `env:"CAPACITY_BUFFER" default:"false"`
 }
 
 const kinds = kube.Pods | kube.Nodes | kube.NodeClaims | kube.NodePools | kube.NodeClasses | kube.Daemons
@@ -47,7 +49,11 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	counter := metric.New(os.Stdout, time.Now)
 	bucket := store.New(aws, cfg.Bucket, time.Now)
 	client := ec2.NewFromConfig(aws, fleet.Retry)
-	book := &site.Book{Configuration: bucket, AWS: aws, Function: "lifecycle", Kinds: kinds, Now: time.Now}
+	var buffers kube.Kind
+	if cfg.CapacityBuffer {
+		buffers = kube.Buffers
+	}
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "lifecycle", Kinds: kinds | buffers, Now: time.Now}
 	memories := map[string]*Memory{}
 	h := &Handler{
 		Again:      queue.New(aws, cfg.LifecycleQueueURL, time.Now),

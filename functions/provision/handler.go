@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"treadle/shared/apply"
+	"treadle/shared/buffer"
 	"treadle/shared/cluster"
 	"treadle/shared/disruption"
 	"treadle/shared/ledger"
@@ -34,6 +35,7 @@ type Cluster interface {
 	PatchNodePoolStatus(ctx context.Context, old, new cluster.NodePool) error
 	PatchNodeClass(ctx context.Context, old, new cluster.NodeClass) error
 	PatchNodeClassStatus(ctx context.Context, old, new cluster.NodeClass) error
+	PatchCapacityBufferStatus(ctx context.Context, old, new cluster.CapacityBuffer) error
 	// Decide takes the lease that lets one function at a time decide about capacity. plan.ErrHeld: another one is deciding.
 	Decide(ctx context.Context) (release func(), err error)
 }
@@ -168,6 +170,7 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 		return false, fmt.Errorf("read cluster %q: %w", site.Name, err)
 	}
 	snap := site.Mirror.Snapshot(start.Unix())
+	buffer.Fill(&snap)
 	if err := h.conditions(ctx, site, &snap); err != nil {
 		return false, err
 	}
@@ -196,6 +199,9 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	}
 	p := packing.Pack(snap, packing.Options{})
 	h.explain(ctx, site, p)
+	if err := h.buffers(ctx, site, &snap, p); err != nil {
+		return false, err
+	}
 	out, err := h.launch(ctx, site, &snap, p)
 	h.Log.InfoContext(ctx, "plan applied", "cluster", site.Name, "plan_id", p.ID, "placed", len(p.Placed), "claims", len(p.Claims),
 		"unplaced", len(p.Unplaced), "refused", out.refused, "dur_ms", h.Now().Sub(start).Milliseconds())
@@ -206,7 +212,19 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	if err == nil && out.refused == 0 && undecided(&snap, p) {
 		err = errUndecided
 	}
-	return out.refused > 0, err
+	// Room that is kept on a node under way is kept, which is to be said at once.
+	return out.refused > 0 || out.claims > 0 && buffer.Grows(p), err
+}
+
+// buffers keeps what CapacityBuffers say of their room true.
+func (h *Handler) buffers(ctx context.Context, site *Site, snap *cluster.Snapshot, p plan.Plan) error {
+	var errs []error
+	for i, want := range buffer.Statuses(snap, p) {
+		if err := site.Kube.PatchCapacityBufferStatus(ctx, snap.Buffers[i], want); err != nil && !stale(err) {
+			errs = append(errs, fmt.Errorf("write status of capacitybuffer %s/%s: %w", want.Namespace, want.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // launched lets the new nodes be seen through.

@@ -486,3 +486,23 @@ func TestProvision_LaunchesAClaimOnceWhateverAKillInterrupts(t *testing.T) {
 		}
 	}
 }
+
+func TestProvision_KeepsRoomForBuffersAndSaysSo(t *testing.T) {
+	t.Parallel()
+	b := newBench(0)
+	n := int64(2)
+	ref := cluster.TemplateRef{Kind: cluster.KindPodTemplate, Namespace: "default", Name: "spare"}
+	b.world.Buffers = []cluster.CapacityBuffer{{Namespace: "default", Name: "spare", UID: "spare", Template: ref, Replicas: &n}}
+	b.world.Templates = []cluster.PodTemplate{{TemplateRef: ref, Spec: &cluster.PodSpec{Requests: cluster.Resources{MilliCPU: 1000, MemoryBytes: 1 << 30, Pods: 1}}}}
+	require.NoError(t, b.Provision(t.Context(), notice.Wake{Cluster: "demo"}))
+	require.Len(t, b.world.Claims, 1, "one node holds both")
+	status := b.world.Buffers[0].Status
+	require.Equal(t, n, *status.Replicas)
+	require.Equal(t, "FitsExistingCapacity", status.Conditions.Get(cluster.ConditionProvisioning).Reason, "a node that is on its way counts")
+	for _, e := range b.world.Events {
+		require.NotContains(t, e.Reason, "Nominated")
+		require.NotContains(t, e.Reason, "FailedScheduling")
+	}
+	require.NoError(t, b.Provision(t.Context(), notice.Wake{Cluster: "demo"}))
+	require.Len(t, b.world.Claims, 1, "and is asked for once")
+}

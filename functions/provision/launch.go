@@ -180,6 +180,9 @@ func groupID(planID string, nowUnix int64, n, part int) string {
 func (h *Handler) blame(ctx context.Context, site *Site, claims []plan.Claim, cause error) {
 	for _, c := range claims {
 		for _, pod := range c.Pods {
+			if cluster.Virtual(pod.UID) {
+				continue
+			}
 			_ = site.Kube.Event(ctx, plan.PodEvent(pod, "FailedScheduling", true, "nodepool "+c.NodePool+": "+cause.Error()))
 		}
 	}
@@ -192,6 +195,9 @@ const maxNominated = 10
 func (h *Handler) explain(ctx context.Context, site *Site, p plan.Plan) {
 	apply.Each(len(p.Unplaced), func(i int) {
 		one := p.Unplaced[i]
+		if cluster.Virtual(one.Pod.UID) {
+			return // its buffer says so
+		}
 		note := reasons(one.Reasons)
 		if err := site.Kube.Event(ctx, plan.PodEvent(one.Pod, "FailedScheduling", true, note)); err != nil {
 			h.Log.WarnContext(ctx, "event not written", "cluster", site.Name, "pod", one.Pod.Name, "error", err)
@@ -200,6 +206,9 @@ func (h *Handler) explain(ctx context.Context, site *Site, p plan.Plan) {
 	})
 	told := 0
 	for _, one := range p.Placed {
+		if cluster.Virtual(one.Pod.UID) {
+			continue // S-233
+		}
 		if told++; told > maxNominated {
 			return
 		}

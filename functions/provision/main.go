@@ -31,6 +31,8 @@ type config struct {
 	QuarantineQueueURL string `env:"QUARANTINE_QUEUE_URL"`
 	// Table is shared by all clusters; without one each warm function goes by what it knows itself.
 	Table string `env:"TABLE" default:""`
+	// CapacityBuffer has room kept for pods that do not exist yet (Karpenter's feature gate of that name).
+	CapacityBuffer bool `env:"CAPACITY_BUFFER" default:"false"`
 }
 
 func main() { boot.Start(build) }
@@ -50,7 +52,11 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	client := ec2.NewFromConfig(metered, fleet.Retry)
 	known := ledger.New(table)
 	parameters := signed.New(aws, time.Now)
-	book := &site.Book{Configuration: bucket, AWS: aws, Function: "provision", Kinds: kube.AllKinds, Now: time.Now}
+	var buffers kube.Kind
+	if cfg.CapacityBuffer {
+		buffers = kube.Buffers
+	}
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "provision", Kinds: kube.AllKinds | buffers, Now: time.Now}
 	memories := map[string]*Memory{}
 	classes, templates := nodeclass.NewResolver(client, parameters, parameters), nodeclass.NewTemplates(client)
 	h := &Handler{

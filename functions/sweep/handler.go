@@ -16,6 +16,7 @@ import (
 type Cluster interface {
 	HasPendingPods(ctx context.Context) (bool, error)
 	HasNodeClaims(ctx context.Context) (bool, error)
+	HasCapacityBuffers(ctx context.Context) (bool, error)
 }
 
 // Clusters lists the clusters that are served and opens them.
@@ -34,8 +35,10 @@ type Waker interface {
 type Handler struct {
 	Clusters                         Clusters
 	Provision, Lifecycle, Disruption Waker
-	Log                              *slog.Logger
-	Now                              func() time.Time
+	// Buffers has CapacityBuffers count as work: pods that take the room they keep call nobody.
+	Buffers bool
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // fullEvery is how often, in minutes, every cluster is woken whatever it holds: an instance that belongs to nobody, or the status
@@ -89,9 +92,16 @@ func (h *Handler) one(ctx context.Context, name string) (Summary, error) {
 	pods, podsErr := cluster.HasPendingPods(ctx)
 	claims, claimsErr := cluster.HasNodeClaims(ctx)
 	errs := []error{podsErr, claimsErr}
+	buffers := false
+	if h.Buffers {
+		var err error
+		buffers, err = cluster.HasCapacityBuffers(ctx)
+		buffers = buffers || err != nil
+		errs = append(errs, err)
+	}
 	// What could not be found out counts as work: an unneeded look is cheaper than a missed one.
 	full := h.Now().Minute()%fullEvery == 0
-	if pods || full || podsErr != nil {
+	if pods || buffers || full || podsErr != nil {
 		errs = append(errs, h.Provision.Wake(ctx, notice.Wake{Cluster: name, Why: "sweep"}))
 		out.Provision++
 	}

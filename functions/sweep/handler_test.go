@@ -18,12 +18,13 @@ import (
 
 // fakeCluster is one cluster, and what opening it answers.
 type fakeCluster struct {
-	pods, claims           bool
+	pods, claims, buffers  bool
 	open, podErr, claimErr error
 }
 
-func (c fakeCluster) HasPendingPods(context.Context) (bool, error) { return c.pods, c.podErr }
-func (c fakeCluster) HasNodeClaims(context.Context) (bool, error)  { return c.claims, c.claimErr }
+func (c fakeCluster) HasPendingPods(context.Context) (bool, error)     { return c.pods, c.podErr }
+func (c fakeCluster) HasNodeClaims(context.Context) (bool, error)      { return c.claims, c.claimErr }
+func (c fakeCluster) HasCapacityBuffers(context.Context) (bool, error) { return c.buffers, nil }
 
 type account map[string]fakeCluster
 
@@ -96,6 +97,18 @@ func TestSweep_WakesWhatHasWork(t *testing.T) {
 			require.Equal(t, Summary{Clusters: 1, Provision: len(provision.woken), Lifecycle: len(lifecycle.woken) / 2}, got)
 		})
 	}
+}
+
+func TestSweep_BuffersAreWorkWhereTheyAreServed(t *testing.T) {
+	t.Parallel()
+	h, provision, _ := handler(account{"demo": {buffers: true}}, 1)
+	_, err := h.Sweep(t.Context(), sample(t))
+	require.NoError(t, err)
+	require.Empty(t, provision.woken)
+	h.Buffers = true
+	_, err = h.Sweep(t.Context(), sample(t))
+	require.NoError(t, err)
+	require.Equal(t, []string{"demo"}, provision.woken)
 }
 
 func TestSweep_GoesOnPastAClusterInTrouble(t *testing.T) {

@@ -17,6 +17,8 @@ type config struct {
 	ProvisionQueueURL  string `env:"PROVISION_QUEUE_URL"`
 	LifecycleQueueURL  string `env:"LIFECYCLE_QUEUE_URL"`
 	DisruptionQueueURL string `env:"DISRUPTION_QUEUE_URL"`
+	// CapacityBuffer has clusters with CapacityBuffers looked at every minute: pods that take kept room call nobody.
+	CapacityBuffer bool `env:"CAPACITY_BUFFER" default:"false"`
 }
 
 func main() { boot.Start(build) }
@@ -48,6 +50,7 @@ func build() (func(context.Context, Event) (Summary, error), error) {
 		Provision:  queue.New(aws, cfg.ProvisionQueueURL, time.Now),
 		Lifecycle:  queue.New(aws, cfg.LifecycleQueueURL, time.Now),
 		Disruption: queue.New(aws, cfg.DisruptionQueueURL, time.Now),
+		Buffers:    cfg.CapacityBuffer,
 		Log:        boot.Logger("sweep"),
 		Now:        time.Now,
 	}

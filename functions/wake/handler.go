@@ -137,6 +137,13 @@ func (h *Handler) route(a notice.Admission) ([]Waker, string) {
 		return []Waker{h.Provision}, "FailedScheduling"
 	case "nodepools", "ec2nodeclasses", "nodeoverlays": // nodes may have drifted
 		return []Waker{h.Provision, h.Disruption}, a.Resource + " " + a.Operation
+	case "capacitybuffers":
+		if a.Operation == "DELETE" { // nodes may be empty now
+			return []Waker{h.Provision, h.Lifecycle}, a.Resource + " " + a.Operation
+		}
+		return []Waker{h.Provision}, a.Resource + " " + a.Operation
+	case "podtemplates":
+		return []Waker{h.Provision}, a.Resource + " " + a.Operation
 	case "nodeclaims":
 		if a.Operation == "CREATE" { // a user's own, which is to be launched
 			return []Waker{h.Provision, h.Lifecycle}, a.Resource + " " + a.Operation

@@ -16,6 +16,7 @@ type options struct {
 	build  string        // folder of local-run and of what is written
 	suite  string        // regression or performance
 	specs  string        // regular expression over the specs' names; empty: all
+	pool   string        // file of the default NodePool; empty: the one that comes with this command
 	docs   string        // file for the table in Markdown; empty: none
 	boot   time.Duration // of an instance
 	limit  time.Duration // of the whole suite
@@ -27,6 +28,7 @@ func main() {
 	flag.StringVar(&o.build, "build", "../../build", "folder of local-run and the functions; conformance.json goes there")
 	flag.StringVar(&o.suite, "suite", "regression", "regression or performance")
 	flag.StringVar(&o.specs, "specs", "", "regular expression over the names of specs; the others are left out")
+	flag.StringVar(&o.pool, "nodepool", "", "file of the default NodePool (nodepool-small.yaml has nodes of 2 vCPU, which the CapacityBuffer specs count on)")
 	flag.StringVar(&o.docs, "docs", "", "file for the table in Markdown")
 	flag.DurationVar(&o.boot, "boot", 5*time.Second, "how long an instance takes to boot")
 	flag.DurationVar(&o.limit, "limit", 5*time.Hour, "limit for one run of the suite")
@@ -52,7 +54,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	suite, err := compile(ctx, dir, o.suite)
+	suite, err := compile(ctx, dir, o.suite, o.pool)
 	if err != nil {
 		return err
 	}

@@ -31,11 +31,18 @@ type suite struct {
 }
 
 // compile builds the suite's test binary from Karpenter's module.
-func compile(ctx context.Context, dir, name string) (*suite, error) {
+func compile(ctx context.Context, dir, name, pool string) (*suite, error) {
 	s := &suite{
 		binary: filepath.Join(dir, name+".test"), pool: filepath.Join(dir, "nodepool.yaml"), class: filepath.Join(dir, "nodeclass.yaml"),
 	}
-	if err := errors.Join(os.WriteFile(s.pool, nodePool, 0o644), os.WriteFile(s.class, nodeClass, 0o644)); err != nil {
+	pools := nodePool
+	if pool != "" {
+		var err error
+		if pools, err = os.ReadFile(pool); err != nil {
+			return nil, fmt.Errorf("-nodepool: %w", err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(s.pool, pools, 0o644), os.WriteFile(s.class, nodeClass, 0o644)); err != nil {
 		return nil, err
 	}
 	fmt.Println("building Karpenter's suite", name)

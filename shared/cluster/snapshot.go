@@ -11,6 +11,9 @@ type Snapshot struct {
 	NodePools   []NodePool  `json:"nodePools,omitempty"`
 	NodeClasses []NodeClass `json:"nodeClasses,omitempty"`
 	Daemons     []Daemon    `json:"daemons,omitempty"`
+	// Buffers holds the CapacityBuffers, Templates what those name.
+	Buffers   []CapacityBuffer `json:"buffers,omitempty"`
+	Templates []PodTemplate    `json:"templates,omitempty"`
 	// Types holds, by class name, the instance types as that class sees them.
 	Types map[string][]InstanceType `json:"types,omitempty"`
 

@@ -29,6 +29,8 @@ const (
 type Options struct {
 	// Wanted holds nodes that pending pods are expected on.
 	Wanted map[cluster.NodeName]bool
+	// Buffers holds nodes that CapacityBuffers keep room on: they are not empty, but may be replaced (S-282).
+	Buffers map[cluster.NodeName]bool
 	// SpotToSpot lets Spot nodes be replaced by cheaper Spot nodes (Karpenter's feature gate SpotToSpotConsolidation).
 	SpotToSpot bool
 	// Looks bounds the plans that are made, each of the whole cluster; zero stands for a sensible number.
@@ -49,9 +51,11 @@ func Consolidate(snap *cluster.Snapshot, o Options) []plan.Command {
 	if len(k.ranked) == 0 {
 		return nil
 	}
-	if base := k.pack(nil, firstPlan); len(base.Claims) > 0 {
+	base := k.pack(nil, firstPlan)
+	if len(base.Claims) > 0 {
 		return nil
 	}
+	k.unplaced = len(base.Unplaced)
 	k.vacate()
 	k.replace()
 	return k.commands
@@ -61,6 +65,7 @@ type consolidation struct {
 	snap     *cluster.Snapshot
 	o        Options
 	left     int                // plans that may still be made
+	unplaced int                // pods that have no place as things are
 	under    []cluster.NodeName // leaving by commands under way
 	pools    map[string]worthOf // what all candidates of a pool cost together
 	ranked   []candidate        // best first
@@ -91,7 +96,7 @@ func (k *consolidation) rank() {
 		k.pools[c.pool.Name] = worthOf{of.price + c.price, of.cost + c.cost}
 	}
 	for _, c := range all {
-		if c.price > 0 && len(c.moves) > 0 && consolidates(&c) && k.allowed[c.pool.Name] > 0 {
+		if c.price > 0 && (len(c.moves) > 0 || k.o.Buffers[c.Node.Name]) && consolidates(&c) && k.allowed[c.pool.Name] > 0 {
 			k.ranked = append(k.ranked, c)
 		}
 	}
@@ -134,7 +139,7 @@ func (k *consolidation) settles(p *plan.Plan, leaving []candidate) bool {
 			moved[pod.UID] = true
 		}
 	}
-	if len(waits) > 0 || slices.ContainsFunc(p.Unplaced, func(u plan.Unplaced) bool { return moved[u.Pod.UID] }) {
+	if len(waits) > 0 || len(p.Unplaced) > k.unplaced || slices.ContainsFunc(p.Unplaced, func(u plan.Unplaced) bool { return moved[u.Pod.UID] }) {
 		return false
 	}
 	ready := map[cluster.NodeName]bool{}
@@ -284,7 +289,8 @@ func (k *consolidation) divide(leaving []candidate, p *plan.Plan) (made []plan.C
 	return made, net
 }
 
-// connect returns, by leaving node, the number of its group, and by claim, a leaving node of its group; −1 where no pod of any goes there.
+// connect returns, by leaving node, the number of its group, and by claim, a leaving node of its group. A claim for none of their pods is for
+// pods that have lost a place that was expected for them, whichever node had it: then all are one group.
 func connect(leaving []candidate, claims []plan.Claim) (group, claimOf []int) {
 	at := map[cluster.PodUID]int{} // by pod: the leaving node
 	group = make([]int, len(leaving))
@@ -306,6 +312,12 @@ func connect(leaving []candidate, claims []plan.Claim) (group, claimOf []int) {
 				join(group, group[claimOf[n]], group[i])
 			}
 			claimOf[n] = i
+		}
+	}
+	for n := range claimOf {
+		if claimOf[n] < 0 {
+			clear(group)
+			claimOf[n] = 0
 		}
 	}
 	return group, claimOf

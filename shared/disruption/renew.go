@@ -34,7 +34,7 @@ func Renew(snap *cluster.Snapshot, o Options) ([]plan.Command, []plan.Event) {
 	slices.SortFunc(drifted, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(min(len(a.moves), 1), min(len(b.moves), 1)), cmp.Compare(since(a), since(b)), cmp.Compare(a.Claim.Name, b.Claim.Name))
 	})
-	r := &renewal{work: *snap, leaving: Leaving(snap), left: cmp.Or(o.Looks, looks), exchanged: map[string]int{}}
+	r := &renewal{work: *snap, buffers: o.Buffers, leaving: Leaving(snap), left: cmp.Or(o.Looks, looks), exchanged: map[string]int{}}
 	r.work.NodeClaims = slices.Clone(snap.NodeClaims)
 	members := membersByPool(snap)
 	allowed := map[string]int{}
@@ -63,7 +63,8 @@ func Renew(snap *cluster.Snapshot, o Options) ([]plan.Command, []plan.Event) {
 type renewal struct {
 	work    cluster.Snapshot // with the replacements that are planned as claims in flight
 	leaving []cluster.NodeName
-	left    int // plans that may still be made
+	buffers map[cluster.NodeName]bool // have room that is kept
+	left    int                       // plans that may still be made
 	// exchanged counts, by static pool, the replacements that are planned.
 	exchanged map[string]int
 }
@@ -76,7 +77,7 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 	if c.pool.Replicas != nil {
 		return r.exchange(c, command, because)
 	}
-	if len(c.moves) == 0 {
+	if len(c.moves) == 0 && !r.buffers[c.Node.Name] {
 		r.leaving = append(r.leaving, c.Node.Name)
 		command.Note = because + ", and no pod needs the node"
 		return command, ""
@@ -98,7 +99,10 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 		}
 	}
 	for _, claim := range p.Claims {
-		if slices.ContainsFunc(claim.Pods, func(pod cluster.PodRef) bool { return moved[pod.UID] }) {
+		needed := func(pod cluster.PodRef) bool {
+			return moved[pod.UID] || r.buffers[c.Node.Name] && cluster.Virtual(pod.UID)
+		}
+		if slices.ContainsFunc(claim.Pods, needed) {
 			claim.Requirements = Narrowed(&claim).Expressions()
 			command.Replacements = append(command.Replacements, claim)
 			command.SavesMicroUSDPerHour -= claim.Options[0].PriceMicroUSDPerHour

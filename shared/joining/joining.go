@@ -35,7 +35,7 @@ func Decide(snap *cluster.Snapshot, sights cluster.Sights) plan.Decision {
 func waitingPods(snap *cluster.Snapshot) map[cluster.PodUID]cluster.PodRef {
 	out := map[cluster.PodUID]cluster.PodRef{}
 	for i := range snap.Pods {
-		if p := &snap.Pods[i]; p.NodeName == "" && p.NominatedNode == "" && p.DeletionUnix == 0 && !p.Terminal() {
+		if p := &snap.Pods[i]; p.NodeName == "" && p.NominatedNode == "" && p.DeletionUnix == 0 && !p.Terminal() && !cluster.Virtual(p.UID) {
 			out[p.UID] = p.PodRef
 		}
 	}

@@ -1,9 +1,11 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"treadle/shared/cluster"
@@ -29,6 +31,10 @@ const (
 	StorageClasses
 
 	AllKinds = StorageClasses<<1 - 1
+
+	// Buffers are CapacityBuffers and the pod templates that they name, which are read one by one. They are no part of AllKinds:
+	// few clusters know the kind.
+	Buffers Kind = StorageClasses << 1
 )
 
 // Mirror is a copy of a cluster as planning sees it. It belongs to one goroutine at a time.
@@ -51,7 +57,9 @@ type Mirror struct {
 	volClaims   *collection[cluster.VolumeClaim]
 	volumes     *collection[cluster.Volume]
 	storage     *collection[cluster.StorageClass]
+	buffers     *collection[cluster.CapacityBuffer]
 	collections []copied
+	templates   map[cluster.TemplateRef]cluster.PodTemplate
 }
 
 // NewMirror returns an empty copy of the given kinds. Kinds that are left out stay empty in snapshots.
@@ -69,6 +77,7 @@ func NewMirror(c *Client, kinds Kind) *Mirror {
 	m.volClaims = copyOf(m, kinds&VolumeClaims != 0, volumeClaimSource())
 	m.volumes = copyOf(m, kinds&Volumes != 0, volumeSource())
 	m.storage = copyOf(m, kinds&StorageClasses != 0, storageClassSource())
+	m.buffers = copyOf(m, kinds&Buffers != 0, bufferSource())
 	return m
 }
 
@@ -93,7 +102,27 @@ func (m *Mirror) Sync(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("sync cluster %s: %w", m.client.cluster, err)
 	}
+	m.readTemplates(ctx)
 	return nil
+}
+
+// readTemplates reads what the buffers name. One that cannot be read is that buffer's trouble alone.
+func (m *Mirror) readTemplates(ctx context.Context) {
+	m.templates = make(map[cluster.TemplateRef]cluster.PodTemplate, len(m.buffers.items))
+	for _, b := range m.buffers.items {
+		m.templates[b.Template] = cluster.PodTemplate{TemplateRef: b.Template}
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for ref := range m.templates {
+		all.Go(func() {
+			found := m.client.podTemplate(ctx, ref)
+			mu.Lock()
+			defer mu.Unlock()
+			m.templates[ref] = found
+		})
+	}
+	all.Wait()
 }
 
 // Await blocks until a noun differs from what the last Snapshot could show, and takes in all that has come by then.
@@ -147,7 +176,14 @@ func (m *Mirror) Snapshot(nowUnix int64) cluster.Snapshot {
 		Volumes:        m.volumes.sorted(),
 		StorageClasses: m.storage.sorted(),
 		Budgets:        m.budgets.sorted(),
+		Buffers:        m.buffers.sorted(),
 	}
+	for _, t := range m.templates {
+		s.Templates = append(s.Templates, t)
+	}
+	slices.SortFunc(s.Templates, func(a, b cluster.PodTemplate) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))
+	})
 	for i := range s.Nodes {
 		s.Nodes[i].VolumeLimits = m.csiNodes.items[string(s.Nodes[i].Name)].limits
 	}

@@ -17,6 +17,11 @@ func (c *Client) HasNodeClaims(ctx context.Context) (bool, error) {
 	return c.any(ctx, claimsPath, url.Values{})
 }
 
+// HasCapacityBuffers reports whether there is a CapacityBuffer; false where the API does not know the kind.
+func (c *Client) HasCapacityBuffers(ctx context.Context) (bool, error) {
+	return c.any(ctx, buffersPath, url.Values{})
+}
+
 func (c *Client) any(ctx context.Context, path string, query url.Values) (bool, error) {
 	query.Set("limit", "1")
 	var list struct {

@@ -8,16 +8,25 @@ import (
 
 // place finds a place for every pod that can have one. Each round reads the shapes at one level; what a round leaves over
 // tries the next. Pods whose rules depend on others are tried again for as long as others find a place (S-059, S-131).
+//
+// Pods that do not exist come after all that do: they get the room that is left, and nodes for the rest (S-280).
 func (k *packer) place() {
+	k.placeAll(false)
+	k.placeAll(true)
+}
+
+func (k *packer) placeAll(virtual bool) {
 	rounds := 0
 	for i := range k.shapes {
-		rounds = max(rounds, len(k.shapes[i].levels))
+		if k.shapes[i].virtual == virtual {
+			rounds = max(rounds, len(k.shapes[i].levels))
+		}
 	}
 	for round := range rounds {
-		k.placeRound(round, func(s *shape) bool { return round < len(s.levels) })
+		k.placeRound(round, func(s *shape) bool { return s.virtual == virtual && round < len(s.levels) })
 	}
 	for progress := rounds > 0; progress; {
-		progress = k.placeRound(rounds, func(s *shape) bool { return len(s.last().rules) > 0 })
+		progress = k.placeRound(rounds, func(s *shape) bool { return s.virtual == virtual && len(s.last().rules) > 0 })
 	}
 }
 
@@ -138,7 +147,7 @@ func (k *packer) fillPlanned() {
 	}
 	for i := range k.shapes {
 		s := &k.shapes[i]
-		if s.fault.Rule != "" {
+		if s.fault.Rule != "" || s.virtual { // pods that exist may take the room of those that do not (S-284)
 			continue
 		}
 		var left []int32

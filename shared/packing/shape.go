@@ -17,6 +17,7 @@ type shape struct {
 	pods      []int32           // that have no place yet: indices into the snapshot, in the order of placement
 	requests  vec
 	attached  []attachment
+	virtual   bool        // its pods only stand for room that is kept
 	fault     plan.Reason // why nothing can serve it; Rule is "" if something may
 	terms     []nodeTerm  // alternatives for the node, all wishes dropped
 	levels    []level
@@ -26,11 +27,15 @@ type shape struct {
 	denied plan.Reason
 }
 
+// virtualMark keeps pods that do not exist apart from those that do.
+const virtualMark = "\x00virtual"
+
 // group puts the pods into shapes, in the order of their first pods, and works out their levels.
 func (k *packer) group(pods []int32) {
 	type identity struct {
 		spec      *cluster.PodSpec
 		namespace string
+		virtual   bool
 	}
 	byKey := map[string]int32{}
 	specs := map[*cluster.PodSpec]string{}
@@ -39,7 +44,7 @@ func (k *packer) group(pods []int32) {
 	for _, i := range pods {
 		p := &k.snap.Pods[i]
 		alike := len(k.labelKeys) == 0 && len(p.Spec.Claims) == 0
-		id := identity{p.Spec, ""}
+		id := identity{p.Spec, "", cluster.Virtual(p.UID)}
 		if k.anyTopology {
 			id.namespace = p.Namespace
 		}
@@ -56,6 +61,9 @@ func (k *packer) group(pods []int32) {
 		}
 		key = append(append(key[:0], text...), 0)
 		key = k.labelText(append(key, id.namespace...), p.Labels)
+		if id.virtual {
+			key = append(key, virtualMark...)
+		}
 		if len(p.Spec.Claims) > 0 {
 			key = append(append(append(key, p.Namespace...), '/'), p.Name...)
 		}
@@ -64,7 +72,7 @@ func (k *packer) group(pods []int32) {
 			at = int32(len(k.shapes))
 			byKey[string(key)] = at
 			k.shapes = append(k.shapes, shape{
-				spec: p.Spec, namespace: p.Namespace, labels: p.Labels, requests: k.dims.vec(p.Spec.Requests),
+				spec: p.Spec, namespace: p.Namespace, labels: p.Labels, requests: k.dims.vec(p.Spec.Requests), virtual: id.virtual,
 			})
 		}
 		if alike {

@@ -264,6 +264,10 @@ func (t *Treadle) environment(f deployment.Function) *map[string]*string {
 		}
 	}
 	switch f.Name {
+	case "provision", "lifecycle", "disruption", "sweep":
+		env["CAPACITY_BUFFER"] = jsii.String(fmt.Sprint(t.props.CapacityBuffer))
+	}
+	switch f.Name {
 	case "lifecycle":
 		env["NODE_REPAIR"] = jsii.String(fmt.Sprint(t.props.NodeRepair))
 	case "disruption":

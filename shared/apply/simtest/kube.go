@@ -230,6 +230,21 @@ func (w *World) PatchNodeClassStatus(_ context.Context, old, new cluster.NodeCla
 	})
 }
 
+// PatchCapacityBufferStatus replaces the buffer's status.
+func (w *World) PatchCapacityBufferStatus(_ context.Context, old, new cluster.CapacityBuffer) error {
+	if reflect.DeepEqual(old.Status, new.Status) {
+		return nil
+	}
+	return w.write("patch status of capacitybuffer "+old.Name, func() error {
+		for i := range w.Buffers {
+			if w.Buffers[i].UID == old.UID {
+				w.Buffers[i].Status = new.Status
+			}
+		}
+		return nil
+	})
+}
+
 // Decide gives the lease, unless it is held.
 func (w *World) Decide(context.Context) (release func(), err error) {
 	w.mu.Lock()

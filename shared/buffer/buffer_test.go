@@ -11,8 +11,6 @@ import (
 
 const now = int64(1_796_000_000)
 
-func number(n int64) *int64 { return &n }
-
 func pod(milliCPU int64) *cluster.PodSpec {
 	return &cluster.PodSpec{Requests: cluster.Resources{MilliCPU: milliCPU, MemoryBytes: 512 << 20, Pods: 1}}
 }
@@ -35,15 +33,15 @@ func TestReplicas(t *testing.T) {
 		template cluster.PodTemplate
 		want     int64
 	}{
-		"a number":                                  {cluster.CapacityBuffer{Replicas: number(3)}, kind("PodTemplate", 0), 3},
-		"a share of a workload":                     {cluster.CapacityBuffer{Percentage: number(20)}, kind("Deployment", 10), 2},
-		"a share is rounded up":                     {cluster.CapacityBuffer{Percentage: number(1)}, kind("Deployment", 5), 1},
-		"a share of nothing is nothing":             {cluster.CapacityBuffer{Percentage: number(20)}, kind("Deployment", 0), 0},
-		"a share of a template is nothing":          {cluster.CapacityBuffer{Percentage: number(20)}, kind("PodTemplate", 0), 0},
-		"the larger of both":                        {cluster.CapacityBuffer{Replicas: number(3), Percentage: number(50)}, kind("Deployment", 10), 5},
-		"limits cut the number":                     {cluster.CapacityBuffer{Replicas: number(9), Limits: map[string]int64{"cpu": 2500}}, kind("PodTemplate", 0), 2},
+		"a number":                                  {cluster.CapacityBuffer{Replicas: new(int64(3))}, kind("PodTemplate", 0), 3},
+		"a share of a workload":                     {cluster.CapacityBuffer{Percentage: new(int64(20))}, kind("Deployment", 10), 2},
+		"a share is rounded up":                     {cluster.CapacityBuffer{Percentage: new(int64(1))}, kind("Deployment", 5), 1},
+		"a share of nothing is nothing":             {cluster.CapacityBuffer{Percentage: new(int64(20))}, kind("Deployment", 0), 0},
+		"a share of a template is nothing":          {cluster.CapacityBuffer{Percentage: new(int64(20))}, kind("PodTemplate", 0), 0},
+		"the larger of both":                        {cluster.CapacityBuffer{Replicas: new(int64(3)), Percentage: new(int64(50))}, kind("Deployment", 10), 5},
+		"limits cut the number":                     {cluster.CapacityBuffer{Replicas: new(int64(9)), Limits: map[string]int64{"cpu": 2500}}, kind("PodTemplate", 0), 2},
 		"limits alone are filled":                   {cluster.CapacityBuffer{Limits: map[string]int64{"cpu": 5000}}, kind("PodTemplate", 0), 5},
-		"limits of what no pod asks for limit none": {cluster.CapacityBuffer{Replicas: number(2), Limits: map[string]int64{"nvidia.com/gpu": 1}}, kind("PodTemplate", 0), 2},
+		"limits of what no pod asks for limit none": {cluster.CapacityBuffer{Replicas: new(int64(2)), Limits: map[string]int64{"nvidia.com/gpu": 1}}, kind("PodTemplate", 0), 2},
 		"the tightest limit counts":                 {cluster.CapacityBuffer{Limits: map[string]int64{"cpu": 5000, "memory": 1 << 30}}, kind("PodTemplate", 0), 2},
 		"nothing asked for":                         {cluster.CapacityBuffer{}, kind("PodTemplate", 0), 0},
 	} {
@@ -60,7 +58,7 @@ func TestFill_AddsPodsThatAskForWhatTheTemplateDoesLessItsVolumes(t *testing.T) 
 	shape.Labels = map[string]string{"app": "spare"}
 	shape.Spec.Claims = []cluster.VolumeClaimRef{{Name: "data"}}
 	shape.Spec.Gated = true
-	snap := of(cluster.CapacityBuffer{Replicas: number(2)}, shape)
+	snap := of(cluster.CapacityBuffer{Replicas: new(int64(2))}, shape)
 	Fill(snap)
 	require.Len(t, snap.Pods, 2)
 	for _, p := range snap.Pods {
@@ -79,7 +77,7 @@ func TestFill_AddsPodsThatAskForWhatTheTemplateDoesLessItsVolumes(t *testing.T) 
 
 func TestFill_IsBounded(t *testing.T) {
 	t.Parallel()
-	snap := of(cluster.CapacityBuffer{Replicas: number(1 << 40)}, kind("PodTemplate", 0))
+	snap := of(cluster.CapacityBuffer{Replicas: new(int64(1 << 40))}, kind("PodTemplate", 0))
 	Fill(snap)
 	require.Len(t, snap.Pods, most)
 }
@@ -87,9 +85,9 @@ func TestFill_IsBounded(t *testing.T) {
 func TestFill_LeavesOutBuffersThatAreNotToBeFilled(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]cluster.CapacityBuffer{
-		"deleted":          {Replicas: number(1), DeletionUnix: now},
-		"another strategy": {Replicas: number(1), Strategy: "example.com/suspended"},
-		"not understood":   {Replicas: number(1), Invalid: "spec.limits.cpu: …"},
+		"deleted":          {Replicas: new(int64(1)), DeletionUnix: now},
+		"another strategy": {Replicas: new(int64(1)), Strategy: "example.com/suspended"},
+		"not understood":   {Replicas: new(int64(1)), Invalid: "spec.limits.cpu: …"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,29 +109,29 @@ func TestStatuses(t *testing.T) {
 		isReady, isHeld     bool
 	}{
 		"all have room": {
-			of(cluster.CapacityBuffer{Replicas: number(2)}, kind("PodTemplate", 0)), held, "Resolved", "FitsExistingCapacity", true, true,
+			of(cluster.CapacityBuffer{Replicas: new(int64(2))}, kind("PodTemplate", 0)), held, "Resolved", "FitsExistingCapacity", true, true,
 		},
 		"one needs a node": {
-			of(cluster.CapacityBuffer{Replicas: number(3)}, kind("PodTemplate", 0)),
+			of(cluster.CapacityBuffer{Replicas: new(int64(3))}, kind("PodTemplate", 0)),
 			plan.Plan{Placed: held.Placed, Claims: []plan.Claim{{Pods: []cluster.PodRef{ref("2")}}}}, "Resolved", "RequiresNewCapacity", true, false,
 		},
 		"one can have none": {
-			of(cluster.CapacityBuffer{Replicas: number(3)}, kind("PodTemplate", 0)),
+			of(cluster.CapacityBuffer{Replicas: new(int64(3))}, kind("PodTemplate", 0)),
 			plan.Plan{Placed: held.Placed, Unplaced: []plan.Unplaced{{Pod: ref("2")}}}, "Resolved", "RequiresNewCapacity", true, false,
 		},
 		"nothing is asked for": {
-			of(cluster.CapacityBuffer{Replicas: number(0)}, kind("PodTemplate", 0)), plan.Plan{}, "Resolved", "BufferEmpty", true, false,
+			of(cluster.CapacityBuffer{Replicas: new(int64(0))}, kind("PodTemplate", 0)), plan.Plan{}, "Resolved", "BufferEmpty", true, false,
 		},
 		"no such template": {
-			of(cluster.CapacityBuffer{Replicas: number(1)}, cluster.PodTemplate{TemplateRef: cluster.TemplateRef{Kind: "PodTemplate"}, Absent: true}),
+			of(cluster.CapacityBuffer{Replicas: new(int64(1))}, cluster.PodTemplate{TemplateRef: cluster.TemplateRef{Kind: "PodTemplate"}, Absent: true}),
 			plan.Plan{}, "PodTemplateNotFound", "NotReadyForProvisioning", false, false,
 		},
 		"no such workload": {
-			of(cluster.CapacityBuffer{Replicas: number(1)}, cluster.PodTemplate{TemplateRef: cluster.TemplateRef{Kind: "Deployment"}, Absent: true}),
+			of(cluster.CapacityBuffer{Replicas: new(int64(1))}, cluster.PodTemplate{TemplateRef: cluster.TemplateRef{Kind: "Deployment"}, Absent: true}),
 			plan.Plan{}, "ScalableRefNotFound", "NotReadyForProvisioning", false, false,
 		},
 		"the template cannot be read": {
-			of(cluster.CapacityBuffer{Replicas: number(1)}, cluster.PodTemplate{TemplateRef: cluster.TemplateRef{Kind: "Deployment"}, Fault: "forbidden"}),
+			of(cluster.CapacityBuffer{Replicas: new(int64(1))}, cluster.PodTemplate{TemplateRef: cluster.TemplateRef{Kind: "Deployment"}, Fault: "forbidden"}),
 			plan.Plan{}, "ResolutionFailed", "NotReadyForProvisioning", false, false,
 		},
 	} {

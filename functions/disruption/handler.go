@@ -15,6 +15,7 @@ import (
 	"treadle/shared/ledger"
 	"treadle/shared/market"
 	"treadle/shared/notice"
+	"treadle/shared/overlay"
 	"treadle/shared/packing"
 	"treadle/shared/plan"
 	"treadle/shared/store"
@@ -153,7 +154,11 @@ func deletes(moves []plan.Move) bool {
 func (h *Handler) fill(ctx context.Context, snap *cluster.Snapshot) error {
 	now := h.Now()
 	h.Ledger.Read(ctx, now)
-	return market.Fill(ctx, h.Market, snap, h.Ledger.RefusedAt(now))
+	if err := market.Fill(ctx, h.Market, snap, h.Ledger.RefusedAt(now)); err != nil {
+		return err
+	}
+	overlay.Apply(snap)
+	return nil
 }
 
 // look returns what EC2 says about the instances, at most as old as instancesEvery. Where it says nothing, what it would tell is not looked at.
@@ -198,7 +203,7 @@ func (h *Handler) decide(ctx context.Context, site *Site, snap *cluster.Snapshot
 	start := h.Now()
 	fresh := site.Mirror.Snapshot(start.Unix())
 	buffer.Fill(&fresh)
-	fresh.Types = snap.Types
+	fresh.Types, fresh.Overlaid = snap.Types, snap.Overlaid
 	_ = disruption.Bed(&fresh) // what is wrong was said above
 	wanted, buffers := packing.Seats(&fresh)
 	commands, events := disruption.Decide(&fresh, disruption.Options{Wanted: wanted, Buffers: buffers, SpotToSpot: h.SpotToSpot})
@@ -291,6 +296,9 @@ func state(snap *cluster.Snapshot) uint64 {
 	}
 	for i := range snap.NodePools {
 		_, _ = fmt.Fprint(f, snap.NodePools[i].Name, snap.NodePools[i].Generation, snap.NodePools[i].Asleep)
+	}
+	for i := range snap.Overlays {
+		_, _ = fmt.Fprint(f, snap.Overlays[i].Name, snap.Overlays[i].Generation)
 	}
 	for i := range snap.Budgets {
 		_, _ = fmt.Fprint(f, snap.Budgets[i])

@@ -33,6 +33,8 @@ type config struct {
 	SpotToSpot bool `env:"SPOT_TO_SPOT_CONSOLIDATION" default:"false"`
 	// CapacityBuffer has room kept for pods that do not exist yet (Karpenter's feature gate of that name).
 	CapacityBuffer bool `env:"CAPACITY_BUFFER" default:"false"`
+	// NodeOverlay has prices and resources of instance types corrected (Karpenter's feature gate of that name).
+	NodeOverlay bool `env:"NODE_OVERLAY" default:"false"`
 }
 
 func main() { boot.Start(build) }
@@ -51,11 +53,14 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	metered.APIOptions = append(metered.APIOptions, ledger.NewBudget(table, ledger.Rates(), time.Now).Guard)
 	client := ec2.NewFromConfig(metered, fleet.Retry)
 	known := ledger.New(table)
-	var buffers kube.Kind
+	kinds := kube.AllKinds
 	if cfg.CapacityBuffer {
-		buffers = kube.Buffers
+		kinds |= kube.Buffers
 	}
-	book := &site.Book{Configuration: bucket, AWS: aws, Function: "disruption", Kinds: kube.AllKinds | buffers, Now: time.Now}
+	if cfg.NodeOverlay {
+		kinds |= kube.Overlays
+	}
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "disruption", Kinds: kinds, Now: time.Now}
 	memories := map[string]*Memory{}
 	h := &Handler{
 		Ledger:     known,

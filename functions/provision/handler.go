@@ -16,6 +16,7 @@ import (
 	"treadle/shared/market"
 	"treadle/shared/nodeclass"
 	"treadle/shared/notice"
+	"treadle/shared/overlay"
 	"treadle/shared/packing"
 	"treadle/shared/plan"
 	"treadle/shared/store"
@@ -35,6 +36,7 @@ type Cluster interface {
 	PatchNodePoolStatus(ctx context.Context, old, new cluster.NodePool) error
 	PatchNodeClass(ctx context.Context, old, new cluster.NodeClass) error
 	PatchNodeClassStatus(ctx context.Context, old, new cluster.NodeClass) error
+	PatchNodeOverlayStatus(ctx context.Context, old, new cluster.NodeOverlay) error
 	PatchCapacityBufferStatus(ctx context.Context, old, new cluster.CapacityBuffer) error
 	// Decide takes the lease that lets one function at a time decide about capacity. plan.ErrHeld: another one is deciding.
 	Decide(ctx context.Context) (release func(), err error)
@@ -182,6 +184,9 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	if err := market.Fill(ctx, h.Market, &snap, h.Ledger.RefusedAt(start)); err != nil {
 		return false, err
 	}
+	if err := h.overlay(ctx, site, &snap); err != nil {
+		return false, err
+	}
 	if err := disruption.Bed(&snap); err != nil {
 		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
 	}
@@ -214,6 +219,21 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	}
 	// Room that is kept on a node under way is kept, which is to be said at once.
 	return out.refused > 0 || out.claims > 0 && buffer.Grows(p), err
+}
+
+// overlay applies NodeOverlays to the instance types, and keeps what they say of themselves true.
+func (h *Handler) overlay(ctx context.Context, site *Site, snap *cluster.Snapshot) error {
+	var errs []error
+	for i, want := range overlay.Apply(snap) {
+		old := snap.Overlays[i]
+		if was, is := old.Conditions.Get(cluster.ConditionReady), want.Conditions.Get(cluster.ConditionReady); is.Status != "True" && was.Message != is.Message {
+			h.Log.WarnContext(ctx, "nodeoverlay not applied", "cluster", site.Name, "nodeoverlay", want.Name, "reason", is.Message)
+		}
+		if err := site.Kube.PatchNodeOverlayStatus(ctx, old, want); err != nil && !stale(err) {
+			errs = append(errs, fmt.Errorf("write status of nodeoverlay %s: %w", want.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // buffers keeps what CapacityBuffers say of their room true.

@@ -506,3 +506,30 @@ func TestProvision_KeepsRoomForBuffersAndSaysSo(t *testing.T) {
 	require.NoError(t, b.Provision(t.Context(), notice.Wake{Cluster: "demo"}))
 	require.Len(t, b.world.Claims, 1, "and is asked for once")
 }
+
+func TestProvision_OverlaysDecideWhatIsLaunched(t *testing.T) {
+	t.Parallel()
+	b := newBench(1)
+	b.world.Overlays = []cluster.NodeOverlay{
+		{Name: "spot-is-dear", Price: new(int64(500_000)), Requirements: []cluster.Expression{{Key: cluster.LabelCapacityType, Operator: cluster.In, Values: []string{"spot"}}}},
+		{Name: "broken", Invalid: "spec.price: …"},
+	}
+	require.NoError(t, b.run(t))
+	require.Len(t, b.world.Claims, 1)
+	for _, c := range b.world.Claims {
+		l, ok := plan.LaunchOf(c)
+		require.True(t, ok)
+		require.Equal(t, cluster.OnDemand, l.CapacityType, "Spot is no bargain any more (L-012)")
+		require.False(t, l.Prioritized, "no overlay has anything to say about what is left")
+	}
+	require.True(t, b.world.Overlays[0].Conditions.True(cluster.ConditionReady))
+	require.Equal(t, "RuntimeValidation", b.world.Overlays[1].Conditions.Get(cluster.ConditionReady).Reason)
+
+	b = newBench(1)
+	b.world.Overlays = []cluster.NodeOverlay{{Name: "all", Price: new(int64(1))}}
+	require.NoError(t, b.run(t))
+	for _, c := range b.world.Claims {
+		l, _ := plan.LaunchOf(c)
+		require.True(t, l.Prioritized)
+	}
+}

@@ -79,7 +79,7 @@ func (h *Handler) launchGroup(ctx context.Context, site *Site, snap *cluster.Sna
 	facts.NowUnix = snap.NowUnix
 	ready, err := h.Templates.Prepare(ctx, nodeclass.Order{
 		Facts: facts, Class: *class, Pool: *pool, Claim: claims[0], Count: len(claims),
-		Types: snap.Types[class.Name], Addresses: site.Addresses,
+		Types: snap.TypesOf(pool.Name, class.Name), Addresses: site.Addresses,
 	})
 	if errors.Is(err, nodeclass.ErrNoAddresses) || errors.Is(err, nodeclass.ErrInvalid) || errors.Is(err, nodeclass.ErrDenied) {
 		h.Log.ErrorContext(ctx, "launch not possible", "cluster", site.Name, "nodepool", pool.Name, "claims", len(claims), "error", err)
@@ -90,7 +90,7 @@ func (h *Handler) launchGroup(ctx context.Context, site *Site, snap *cluster.Sna
 		return 0, outcome{}, err
 	}
 	claims = claims[:ready.Count]
-	launch := plan.Launch{Group: group, CapacityType: claims[0].Options[0].CapacityType, Configs: ready.Configs}
+	launch := plan.NewLaunch(group, claims[0].Options, ready.Configs)
 	wants := make([]cluster.NodeClaim, 0, len(claims))
 	for _, c := range claims {
 		wants = append(wants, apply.NodeClaim(pool, class, c, launch))
@@ -118,7 +118,7 @@ func (h *Handler) call(ctx context.Context, site *Site, snap *cluster.Snapshot, 
 		Tags:            fleet.Tags(site.Name, group.Claims[0].NodePool(), *class),
 		Context:         class.Spec.Context,
 		InstanceProfile: class.Status.InstanceProfile,
-		Type:            typeNamed(snap.Types[class.Name]),
+		Type:            typeNamed(snap.TypesOf(group.Claims[0].NodePool(), class.Name)),
 	})
 	h.Ledger.Add(h.Now(), group.Launch, res.Refusals)
 	h.Ledger.Write(ctx, h.Now())

@@ -33,6 +33,8 @@ type config struct {
 	Table string `env:"TABLE" default:""`
 	// CapacityBuffer has room kept for pods that do not exist yet (Karpenter's feature gate of that name).
 	CapacityBuffer bool `env:"CAPACITY_BUFFER" default:"false"`
+	// NodeOverlay has prices and resources of instance types corrected (Karpenter's feature gate of that name).
+	NodeOverlay bool `env:"NODE_OVERLAY" default:"false"`
 }
 
 func main() { boot.Start(build) }
@@ -52,11 +54,14 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	client := ec2.NewFromConfig(metered, fleet.Retry)
 	known := ledger.New(table)
 	parameters := signed.New(aws, time.Now)
-	var buffers kube.Kind
+	kinds := kube.AllKinds
 	if cfg.CapacityBuffer {
-		buffers = kube.Buffers
+		kinds |= kube.Buffers
 	}
-	book := &site.Book{Configuration: bucket, AWS: aws, Function: "provision", Kinds: kube.AllKinds | buffers, Now: time.Now}
+	if cfg.NodeOverlay {
+		kinds |= kube.Overlays
+	}
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "provision", Kinds: kinds, Now: time.Now}
 	memories := map[string]*Memory{}
 	classes, templates := nodeclass.NewResolver(client, parameters, parameters), nodeclass.NewTemplates(client)
 	h := &Handler{

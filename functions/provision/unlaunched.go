@@ -62,7 +62,7 @@ func launchable(snap *cluster.Snapshot, c *cluster.NodeClaim) (as plan.Claim, re
 	case !class.Status.Conditions.True(cluster.ConditionReady):
 		return as, "NodeClassUndecided", ""
 	}
-	as = packing.Launchable(snap.Types[class.Name], c)
+	as = packing.Launchable(snap.TypesOf(c.NodePool(), class.Name), c)
 	if len(as.Options) == 0 {
 		return as, "InsufficientCapacity", "nothing that the nodeclaim allows can be had now"
 	}
@@ -97,7 +97,7 @@ func (h *Handler) adoptGroup(ctx context.Context, site *Site, snap *cluster.Snap
 	facts := site.Facts
 	facts.NowUnix = snap.NowUnix
 	ready, err := h.Templates.Prepare(ctx, nodeclass.Order{
-		Facts: facts, Class: *class, Pool: poolOf(snap, first), Claim: all[0].as, Count: len(all), Types: snap.Types[class.Name], Addresses: site.Addresses,
+		Facts: facts, Class: *class, Pool: poolOf(snap, first), Claim: all[0].as, Count: len(all), Types: snap.TypesOf(first.NodePool(), class.Name), Addresses: site.Addresses,
 	})
 	if errors.Is(err, nodeclass.ErrNoAddresses) || errors.Is(err, nodeclass.ErrInvalid) || errors.Is(err, nodeclass.ErrDenied) {
 		h.Log.ErrorContext(ctx, "launch not possible", "cluster", site.Name, "nodeclaim", first.Name, "claims", len(all), "error", err)
@@ -107,7 +107,7 @@ func (h *Handler) adoptGroup(ctx context.Context, site *Site, snap *cluster.Snap
 	if err != nil {
 		return false, fmt.Errorf("launch nodeclaim %s: %w", first.Name, err)
 	}
-	launch := plan.Launch{Group: group, CapacityType: all[0].as.Options[0].CapacityType, Configs: ready.Configs}
+	launch := plan.NewLaunch(group, all[0].as.Options, ready.Configs)
 	held := make([]cluster.NodeClaim, 0, ready.Count)
 	for _, u := range all[:ready.Count] {
 		now, err := site.Kube.PatchNodeClaim(ctx, *u.claim, withLaunch(*u.claim, class, launch))

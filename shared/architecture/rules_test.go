@@ -36,7 +36,7 @@ var (
 var levels = map[string]level{
 	"cluster": nouns,
 	"plan":    words, "notice": words,
-	"packing": deciding, "disruption": deciding, "joining": deciding, "readiness": deciding, "buffer": deciding,
+	"packing": deciding, "disruption": deciding, "joining": deciding, "readiness": deciding, "buffer": deciding, "overlay": deciding,
 	"observe": writing, "apply": writing,
 	"kube": adapter, "fleet": adapter, "catalog": adapter, "nodeclass": adapter, "queue": adapter, "ledger": adapter, "store": adapter, "metric": adapter, "schedule": adapter,
 	"boot": wiring, "site": wiring, "market": wiring, "vigil": wiring,

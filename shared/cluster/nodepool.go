@@ -33,6 +33,12 @@ type NodePool struct {
 	Conditions      Conditions `json:"conditions,omitempty"`
 }
 
+// Requirements is what every node of p is like: its requirements and its labels, the two that Karpenter adds included (S-014, S-020).
+func (p *NodePool) Requirements() Requirements {
+	own := NewRequirements(map[string]string{LabelNodePool: p.Name, LabelNodeClass: p.Template.NodeClass})
+	return NewRequirements(p.Template.Labels, p.Template.Requirements...).Intersect(own)
+}
+
 // NodeTemplate is what each claim of a pool is made from.
 type NodeTemplate struct {
 	Labels                        map[string]string `json:"labels,omitempty"`

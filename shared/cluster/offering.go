@@ -22,6 +22,8 @@ type Offering struct {
 	PriceMicroUSDPerHour int64        `json:"priceMicroUSDPerHour"` // last seen Spot price, or the on-demand list price
 	// Available says that a launch may ask for the offering: it has a price, a subnet, and was not refused lately.
 	Available bool `json:"available"`
+	// Overlaid says that a NodeOverlay set the price.
+	Overlaid bool `json:"overlaid,omitempty"`
 	// ReservationID and ReservationLeft are set for reserved offerings.
 	ReservationID   string `json:"reservationID,omitempty"`
 	ReservationLeft int    `json:"reservationLeft,omitempty"`

@@ -16,12 +16,23 @@ type Snapshot struct {
 	Templates []PodTemplate    `json:"templates,omitempty"`
 	// Types holds, by class name, the instance types as that class sees them.
 	Types map[string][]InstanceType `json:"types,omitempty"`
+	// Overlays holds the NodeOverlays; Overlaid, by pool, the instance types of pools that they change anything for.
+	Overlays []NodeOverlay             `json:"overlays,omitempty"`
+	Overlaid map[string][]InstanceType `json:"overlaid,omitempty"`
 
 	Namespaces     map[string]map[string]string `json:"namespaces,omitempty"` // labels by namespace
 	VolumeClaims   []VolumeClaim                `json:"volumeClaims,omitempty"`
 	Volumes        []Volume                     `json:"volumes,omitempty"`
 	StorageClasses []StorageClass               `json:"storageClasses,omitempty"`
 	Budgets        []PodDisruptionBudget        `json:"podDisruptionBudgets,omitempty"`
+}
+
+// TypesOf returns the instance types as the nodes of a pool see them, whose class is named too: a claim of no pool has only that.
+func (s *Snapshot) TypesOf(pool, class string) []InstanceType {
+	if types, changed := s.Overlaid[pool]; changed {
+		return types
+	}
+	return s.Types[class]
 }
 
 // Daemon is a DaemonSet, by the pod that it would put on a node.

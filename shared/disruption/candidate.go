@@ -102,7 +102,7 @@ func heldByBudget(snap *cluster.Snapshot, pod *cluster.Pod) string {
 }
 
 func newCandidate(snap *cluster.Snapshot, m cluster.Member, pool *cluster.NodePool) candidate {
-	c := candidate{Member: m, pool: pool, cost: 1, price: priceOf(snap.Types[m.Claim.NodeClass], m.Node.Labels)}
+	c := candidate{Member: m, pool: pool, cost: 1, price: priceOf(snap.TypesOf(m.Claim.NodePool(), m.Claim.NodeClass), m.Node.Labels)}
 	for _, pod := range m.Pods {
 		if pod.Terminal() || pod.Daemon() || pod.Static() || pod.DeletionUnix != 0 && pod.Owner.Kind != "StatefulSet" {
 			continue

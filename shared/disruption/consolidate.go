@@ -421,7 +421,7 @@ func (k *consolidation) narrow(c *plan.Claim) bool {
 			continue
 		}
 		values := map[string]bool{}
-		for _, t := range k.snap.Types[k.snap.Pool(c.NodePool).Template.NodeClass] {
+		for _, t := range k.snap.TypesOf(c.NodePool, k.snap.Pool(c.NodePool).Template.NodeClass) {
 			if slices.ContainsFunc(c.Options, func(o plan.Option) bool { return o.InstanceType == t.Name }) {
 				values[t.Labels[r.Key]] = true
 			}
@@ -504,8 +504,9 @@ func (k *consolidation) worth(c *candidate) int64 {
 		sum = sum.Plus(pod.Spec.Requests)
 	}
 	cpu, memory := 1e18, 1e18
-	for i := range k.snap.Types[c.Claim.NodeClass] {
-		t := &k.snap.Types[c.Claim.NodeClass][i]
+	types := k.snap.TypesOf(c.Claim.NodePool(), c.Claim.NodeClass)
+	for i := range types {
+		t := &types[i]
 		for _, o := range t.Offerings {
 			if o.Available && o.PriceMicroUSDPerHour > 0 && t.Allocatable.MilliCPU > 0 && t.Allocatable.MemoryBytes > 0 {
 				cpu = min(cpu, float64(o.PriceMicroUSDPerHour)/float64(t.Allocatable.MilliCPU))

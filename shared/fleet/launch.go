@@ -63,8 +63,14 @@ func input(r plan.Request) *ec2.CreateFleetInput {
 	if r.Launch.CapacityType == cluster.Spot {
 		in.TargetCapacitySpecification.DefaultTargetCapacityType = types.DefaultTargetCapacityTypeSpot
 		in.SpotOptions = &types.SpotOptionsRequest{AllocationStrategy: types.SpotAllocationStrategyPriceCapacityOptimized}
+		if r.Launch.Prioritized {
+			in.SpotOptions.AllocationStrategy = types.SpotAllocationStrategyCapacityOptimizedPrioritized
+		}
 	} else {
 		in.OnDemandOptions = &types.OnDemandOptionsRequest{AllocationStrategy: types.FleetOnDemandAllocationStrategyLowestPrice}
+		if r.Launch.Prioritized {
+			in.OnDemandOptions.AllocationStrategy = types.FleetOnDemandAllocationStrategyPrioritized
+		}
 	}
 	for _, c := range r.Launch.Configs {
 		in.LaunchTemplateConfigs = append(in.LaunchTemplateConfigs, config(c))

@@ -35,6 +35,8 @@ const (
 	// Buffers are CapacityBuffers and the pod templates that they name, which are read one by one. They are no part of AllKinds:
 	// few clusters know the kind.
 	Buffers Kind = StorageClasses << 1
+	// Overlays are NodeOverlays, which are no part of AllKinds either.
+	Overlays = Buffers << 1
 )
 
 // Mirror is a copy of a cluster as planning sees it. It belongs to one goroutine at a time.
@@ -58,6 +60,7 @@ type Mirror struct {
 	volumes     *collection[cluster.Volume]
 	storage     *collection[cluster.StorageClass]
 	buffers     *collection[cluster.CapacityBuffer]
+	overlays    *collection[cluster.NodeOverlay]
 	collections []copied
 	templates   map[cluster.TemplateRef]cluster.PodTemplate
 }
@@ -77,6 +80,7 @@ func NewMirror(c *Client, kinds Kind) *Mirror {
 	m.volClaims = copyOf(m, kinds&VolumeClaims != 0, volumeClaimSource())
 	m.volumes = copyOf(m, kinds&Volumes != 0, volumeSource())
 	m.storage = copyOf(m, kinds&StorageClasses != 0, storageClassSource())
+	m.overlays = copyOf(m, kinds&Overlays != 0, overlaySource())
 	m.buffers = copyOf(m, kinds&Buffers != 0, bufferSource())
 	return m
 }
@@ -177,6 +181,7 @@ func (m *Mirror) Snapshot(nowUnix int64) cluster.Snapshot {
 		StorageClasses: m.storage.sorted(),
 		Budgets:        m.budgets.sorted(),
 		Buffers:        m.buffers.sorted(),
+		Overlays:       m.overlays.sorted(),
 	}
 	for _, t := range m.templates {
 		s.Templates = append(s.Templates, t)

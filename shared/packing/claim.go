@@ -333,7 +333,7 @@ func (k *packer) newClaim(b *bin) *plan.Claim {
 		types.add(o.typ)
 		c.Options[j] = plan.Option{
 			InstanceType: cat.types[o.typ].Name, Zone: o.Zone, CapacityType: o.CapacityType,
-			PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID,
+			PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID, Overlaid: o.Overlaid,
 		}
 	}
 	// The claim requests its pods and the smallest overhead of daemons (S-073).

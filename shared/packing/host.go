@@ -211,7 +211,7 @@ func (k *packer) capacity(h *host) vec {
 
 // typesOf returns the instance types that a claim which is not launched yet may become.
 func (k *packer) typesOf(c *cluster.NodeClaim) []*ctype {
-	cat := k.sets(c.NodeClass).cat
+	cat := k.sets(c.NodePool(), c.NodeClass).cat
 	wants := cluster.NewRequirements(c.Labels, c.Requirements...)
 	left := newBitset(len(cat.types))
 	for i := range cat.types {

@@ -55,7 +55,7 @@ func offered(types []*cluster.InstanceType, wants cluster.Requirements, capacity
 				continue
 			}
 			out = append(out, plan.Option{
-				InstanceType: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID,
+				InstanceType: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID, Overlaid: o.Overlaid,
 			})
 		}
 	}

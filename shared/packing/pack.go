@@ -28,7 +28,7 @@ type packer struct {
 	snap        *cluster.Snapshot
 	o           Options
 	dims        *dims
-	byClass     map[string]*sets
+	views       map[string]*sets
 	daemons     []daemon
 	volumes     *volumes
 	pools       []pool // in the order in which they are tried
@@ -50,7 +50,7 @@ type packer struct {
 // snap, leaves its arguments unchanged, and puts a pod that fits nowhere in Plan.Unplaced with its reasons.
 func Pack(snap cluster.Snapshot, o Options) plan.Plan {
 	k := &packer{
-		snap: &snap, o: o, byClass: map[string]*sets{}, topology: newTopology(),
+		snap: &snap, o: o, views: map[string]*sets{}, topology: newTopology(),
 		hostOf: map[cluster.NodeName]int32{}, leaving: map[cluster.NodeName]bool{}, reserved: map[string]int{},
 	}
 	// 1. Compile: names to numbers, pools with their types and daemons, hosts with their room, pods to shapes.
@@ -103,12 +103,16 @@ func (k *packer) findDims() *dims {
 	return d
 }
 
-// sets returns the interned sets of a class.
-func (k *packer) sets(class string) *sets {
-	s := k.byClass[class]
+// sets returns the interned sets of a pool. Pools of one class share them, unless overlays make them differ.
+func (k *packer) sets(pool, class string) *sets {
+	view := "class " + class
+	if _, differs := k.snap.Overlaid[pool]; differs {
+		view = "pool " + pool
+	}
+	s := k.views[view]
 	if s == nil {
-		s = newSets(newCatalog(k.dims, k.snap.Types[class]))
-		k.byClass[class] = s
+		s = newSets(newCatalog(k.dims, k.snap.TypesOf(pool, class)))
+		k.views[view] = s
 	}
 	return s
 }

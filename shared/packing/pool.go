@@ -39,23 +39,13 @@ func sortedPools(pools []cluster.NodePool) []*cluster.NodePool {
 	return out
 }
 
-// poolRequirements is what every node of p is like: its requirements and its labels, the two that Karpenter adds included
-// (S-014, S-020).
-func poolRequirements(p *cluster.NodePool) cluster.Requirements {
-	own := cluster.NewRequirements(map[string]string{
-		cluster.LabelNodePool:  p.Name,
-		cluster.LabelNodeClass: p.Template.NodeClass,
-	})
-	return cluster.NewRequirements(p.Template.Labels, p.Template.Requirements...).Intersect(own)
-}
-
 // newPool compiles p. The limits are set later, when it is known what the pool's nodes use.
 func (k *packer) newPool(p *cluster.NodePool) pool {
-	out := pool{NodePool: p, sets: k.sets(p.Template.NodeClass), base: none}
+	out := pool{NodePool: p, sets: k.sets(p.Name, p.Template.NodeClass), base: none}
 	if out.fault = k.poolFault(p); out.fault.Rule != "" {
 		return out
 	}
-	reqs := poolRequirements(p)
+	reqs := p.Requirements()
 	if r, impossible := reqs.Impossible(); impossible {
 		out.fault = plan.Reason{NodePool: p.Name, Rule: "pool", Detail: "its requirements and labels contradict each other on " + r.Key}
 		return out

@@ -17,6 +17,16 @@ type Launch struct {
 	Group        string               `json:"group"`
 	CapacityType cluster.CapacityType `json:"capacityType"`
 	Configs      []LaunchConfig       `json:"configs"`
+	// Prioritized has EC2 go by the prices of the overrides: NodeOverlays know better than EC2 what some of them cost (S-275).
+	Prioritized bool `json:"prioritized,omitempty"`
+}
+
+// NewLaunch returns the launch of claims that may become any of the options, by the given templates.
+func NewLaunch(group string, options []Option, configs []LaunchConfig) Launch {
+	return Launch{
+		Group: group, CapacityType: options[0].CapacityType, Configs: configs,
+		Prioritized: slices.ContainsFunc(options, func(o Option) bool { return o.Overlaid }),
+	}
 }
 
 // LaunchConfig is a launch template and the pools that it may be launched into.

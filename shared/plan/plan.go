@@ -46,6 +46,8 @@ type Option struct {
 	CapacityType         cluster.CapacityType `json:"capacityType"`
 	PriceMicroUSDPerHour int64                `json:"priceMicroUSDPerHour"`
 	ReservationID        string               `json:"reservationID,omitempty"`
+	// Overlaid says that a NodeOverlay set the price, so that EC2's own idea of it is not to be used.
+	Overlaid bool `json:"overlaid,omitempty"`
 }
 
 // Unplaced is a pod that fits nowhere. Reasons has one entry for each NodePool that was tried, in that order, or a single

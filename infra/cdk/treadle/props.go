@@ -26,10 +26,11 @@ type Props struct {
 	NodeRoles []string `json:"nodeRoles,omitempty"`
 	// ImageParameters are ARNs of SSM parameters that EC2NodeClasses name, beside the public ones of AWS.
 	ImageParameters []string `json:"imageParameters,omitempty"`
-	// SpotToSpotConsolidation, NodeRepair and CapacityBuffer are Karpenter's feature gates of those names.
+	// SpotToSpotConsolidation, NodeRepair, CapacityBuffer and NodeOverlay are Karpenter's feature gates of those names.
 	SpotToSpotConsolidation bool `json:"spotToSpotConsolidation,omitempty"`
 	NodeRepair              bool `json:"nodeRepair,omitempty"`
 	CapacityBuffer          bool `json:"capacityBuffer,omitempty"`
+	NodeOverlay             bool `json:"nodeOverlay,omitempty"`
 	// LogRetentionDays is how long logs are kept: a number of days that CloudWatch knows. Default: 30.
 	LogRetentionDays float64 `json:"logRetentionDays,omitempty"`
 	// KMSKeyARN encrypts the bucket, the table and the queues with a key of yours; default: AWS's own. Its policy has to let

@@ -268,6 +268,10 @@ func (t *Treadle) environment(f deployment.Function) *map[string]*string {
 		env["CAPACITY_BUFFER"] = jsii.String(fmt.Sprint(t.props.CapacityBuffer))
 	}
 	switch f.Name {
+	case "provision", "disruption":
+		env["NODE_OVERLAY"] = jsii.String(fmt.Sprint(t.props.NodeOverlay))
+	}
+	switch f.Name {
 	case "lifecycle":
 		env["NODE_REPAIR"] = jsii.String(fmt.Sprint(t.props.NodeRepair))
 	case "disruption":

@@ -310,7 +310,7 @@ func (s *Stack) deploy(ctx, running context.Context) error {
 	}
 	env := map[string]string{
 		"BUCKET": bucket, "TABLE": table, "QUARANTINE_QUEUE_URL": *quarantine.QueueUrl,
-		"NODE_REPAIR": "true", "CAPACITY_BUFFER": "true", // what Karpenter keeps behind a gate is on here
+		"NODE_REPAIR": "true", "CAPACITY_BUFFER": "true", "NODE_OVERLAY": "true", // what Karpenter keeps behind a gate is on here
 	}
 	all := s.functions()
 	for _, f := range all {

@@ -230,6 +230,21 @@ func (w *World) PatchNodeClassStatus(_ context.Context, old, new cluster.NodeCla
 	})
 }
 
+// PatchNodeOverlayStatus replaces the overlay's conditions.
+func (w *World) PatchNodeOverlayStatus(_ context.Context, old, new cluster.NodeOverlay) error {
+	if reflect.DeepEqual(old.Conditions, new.Conditions) {
+		return nil
+	}
+	return w.write("patch status of nodeoverlay "+old.Name, func() error {
+		for i := range w.Overlays {
+			if w.Overlays[i].Name == old.Name {
+				w.Overlays[i].Conditions = new.Conditions
+			}
+		}
+		return nil
+	})
+}
+
 // PatchCapacityBufferStatus replaces the buffer's status.
 func (w *World) PatchCapacityBufferStatus(_ context.Context, old, new cluster.CapacityBuffer) error {
 	if reflect.DeepEqual(old.Status, new.Status) {

@@ -27,6 +27,7 @@ type World struct {
 
 	Buffers   []cluster.CapacityBuffer
 	Templates []cluster.PodTemplate
+	Overlays  []cluster.NodeOverlay
 
 	Instances map[cluster.InstanceID]*cluster.Instance
 	// Give says how many of the wanted instances EC2 has, or with which error it refuses to try; nil: all of them.
@@ -126,7 +127,7 @@ func (w *World) Snapshot(nowUnix int64) cluster.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := cluster.Snapshot{Cluster: "demo", NowUnix: nowUnix, NodePools: slices.Clone(w.Pools), NodeClasses: slices.Clone(w.Classes), Types: w.Types}
-	s.Buffers, s.Templates = slices.Clone(w.Buffers), slices.Clone(w.Templates)
+	s.Buffers, s.Templates, s.Overlays = slices.Clone(w.Buffers), slices.Clone(w.Templates), slices.Clone(w.Overlays)
 	for _, name := range slices.Sorted(maps.Keys(w.Claims)) {
 		s.NodeClaims = append(s.NodeClaims, copyClaim(w.Claims[name]))
 	}

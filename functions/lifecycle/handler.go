@@ -28,6 +28,7 @@ const lookEvery = 5 * time.Second
 // Cluster is what this function needs of a cluster's API.
 type Cluster interface {
 	apply.Objects
+	PatchNodePool(ctx context.Context, old, new cluster.NodePool) error
 	PatchNodePoolStatus(ctx context.Context, old, new cluster.NodePool) error
 	// Decide takes the lease that lets one function at a time decide about capacity. plan.ErrHeld: another one is deciding.
 	Decide(ctx context.Context) (release func(), err error)
@@ -129,6 +130,8 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 	}
 	if !done {
 		d.Again(h.Now().Unix() + 1)
+	} else if err := h.joins(ctx, site, &snap, d.Moves); err != nil {
+		return d, err
 	}
 	h.count(site, d.Moves)
 	if err := h.empty(ctx, site, &snap, mover, &d); err != nil {
@@ -170,6 +173,20 @@ func (h *Handler) empty(ctx context.Context, site *Site, snap *cluster.Snapshot,
 	h.count(site, found.Moves)
 	_, err = mover.Move(ctx, found.Moves)
 	return err
+}
+
+// joins notes in NodePools which nodes have joined and which have not.
+func (h *Handler) joins(ctx context.Context, site *Site, snap *cluster.Snapshot, moves []plan.Move) error {
+	for name, want := range readiness.Joins(snap, moves) {
+		pool := snap.Pool(name)
+		err := site.Kube.PatchNodePool(ctx, *pool, want)
+		if err != nil && !errors.Is(err, plan.ErrConflict) && !errors.Is(err, plan.ErrNotFound) {
+			return fmt.Errorf("note joins in nodepool %s: %w", name, err)
+		}
+		want.ResourceVersion = "" // what was just written has changed it
+		*pool = want
+	}
+	return nil
 }
 
 // pools keeps what NodePools say of their nodes true.

@@ -66,4 +66,6 @@ const (
 	ConditionValidationSucceeded     = "ValidationSucceeded"
 	ConditionNodeClassReady          = "NodeClassReady"
 	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
+	// ConditionPaused is Treadle's own: the pool makes no nodes, because the last ones did not join.
+	ConditionPaused = "Paused"
 )

@@ -26,9 +26,29 @@ func Decide(snap *cluster.Snapshot, sights cluster.Sights) plan.Decision {
 		if m.Claim == nil || m.Claim.DeletionUnix != 0 {
 			continue
 		}
+		before := len(d.Moves)
 		one(&d, snap.NowUnix, m, sights, waiting)
+		for i := range d.Moves[before:] {
+			tell(&d.Moves[before+i], waiting)
+		}
 	}
 	return d
+}
+
+// told is how many pods of a claim are told of its end: it is news for one or two readers, not for a thousand.
+const told = 10
+
+// tell has the pods that a claim was made for know why its node does not come.
+func tell(m *plan.Move, waiting map[cluster.PodUID]cluster.PodRef) {
+	if !m.DeleteClaim || m.Claim.Conditions.True(cluster.ConditionRegistered) {
+		return
+	}
+	note := "nodeclaim " + m.Claim.Name + ": " + m.Events[0].Note
+	for _, uid := range cluster.PlannedPods(m.Claim) {
+		if ref, waits := waiting[uid]; waits && len(m.Events) <= told {
+			m.Events = append(m.Events, plan.PodEvent(ref, "NodeNotJoined", true, note))
+		}
+	}
 }
 
 // waitingPods returns the pods that no node has and none is nominated for.

@@ -349,3 +349,27 @@ func TestDecide_HoldsWhatAnUninstallationHasLetGo(t *testing.T) {
 	d = joining.Decide(&cluster.Snapshot{NowUnix: now, NodeClaims: []cluster.NodeClaim{claim}, Nodes: []cluster.Node{joined}}, nil)
 	require.Empty(t, d.Moves, "what is being deleted can be held no more")
 }
+
+func TestDecide_TellsThePodsThatWaitWhyTheirNodeDoesNotCome(t *testing.T) {
+	t.Parallel()
+	claim := cluster.NodeClaim{
+		Name: "c", UID: "c", ProviderID: cluster.ProviderID("a", "i-1"), CreatedUnix: 1_796_000_000 - 200, Finalizers: []string{cluster.FinalizerTermination},
+		Annotations: map[string]string{cluster.AnnotationPlanned: "waits,runs"},
+		Conditions:  cluster.Conditions{{Type: cluster.ConditionLaunched, Status: "True", TransitionUnix: 1_796_000_000 - 200}},
+	}
+	snap := cluster.Snapshot{NowUnix: 1_796_000_000, NodeClaims: []cluster.NodeClaim{claim}, Pods: []cluster.Pod{
+		{PodRef: cluster.PodRef{Namespace: "default", Name: "waits", UID: "waits"}, Spec: &cluster.PodSpec{}},
+		{PodRef: cluster.PodRef{Namespace: "default", Name: "runs", UID: "runs"}, NodeName: "n", Spec: &cluster.PodSpec{}},
+	}}
+	d := joining.Decide(&snap, cluster.Sights{"i-1": {Found: true, Instance: cluster.Instance{
+		ID: "i-1", State: cluster.InstanceTerminated, StateReason: "Client.VolumeLimitExceeded: Volume limit exceeded",
+	}}})
+	require.Len(t, d.Moves, 1)
+	require.True(t, d.Moves[0].DeleteClaim)
+	require.Len(t, d.Moves[0].Events, 2)
+	told := d.Moves[0].Events[1]
+	require.Equal(t, "waits", told.Name)
+	require.Equal(t, "NodeNotJoined", told.Reason)
+	require.Contains(t, told.Note, "nodeclaim c: ")
+	require.Contains(t, told.Note, "Client.VolumeLimitExceeded")
+}

@@ -76,6 +76,8 @@ func (k *packer) poolFault(p *cluster.NodePool) plan.Reason {
 		return reason("pool", "the pool is being deleted")
 	case p.Invalid != "":
 		return reason("pool", "the pool cannot be understood: "+p.Invalid)
+	case p.Conditions.True(cluster.ConditionPaused):
+		return reason("pool", "the pool is paused: "+p.Conditions.Get(cluster.ConditionPaused).Message)
 	case p.Asleep:
 		return reason("pool", "the pool sleeps")
 	case k.o.IgnoreReadiness || p.Conditions.True(cluster.ConditionReady):

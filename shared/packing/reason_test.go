@@ -74,3 +74,16 @@ func TestPack_SaysWhatIsWrongWithAPool(t *testing.T) {
 		})
 	}
 }
+
+func TestPack_APausedPoolMakesNoNodes(t *testing.T) {
+	t.Parallel()
+	snap := kept("b")
+	snap.Nodes = nil
+	snap.NodePools = []cluster.NodePool{{Name: "p", Template: cluster.NodeTemplate{NodeClass: "default"}, Conditions: cluster.Conditions{
+		{Type: cluster.ConditionReady, Status: "True"},
+		{Type: cluster.ConditionPaused, Status: "True", Message: "3 nodes in a row did not join"},
+	}}}
+	got := packing.Pack(snap, packing.Options{})
+	require.Empty(t, got.Claims)
+	require.Equal(t, "the pool is paused: 3 nodes in a row did not join", got.Unplaced[0].Reasons[0].Detail)
+}

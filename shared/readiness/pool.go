@@ -7,7 +7,7 @@ import (
 	"treadle/shared/disruption"
 )
 
-// Pool returns pool with the conditions and sums that it should have (N-022 to N-027). members are its claims and nodes; class
+// Pool returns pool with the conditions and sums that it should have (N-022 to N-028). members are its claims and nodes; class
 // is the one that it names, nil if there is none.
 func Pool(pool *cluster.NodePool, class *cluster.NodeClass, members []cluster.Member, nowUnix int64) cluster.NodePool {
 	want := *pool
@@ -15,11 +15,8 @@ func Pool(pool *cluster.NodePool, class *cluster.NodeClass, members []cluster.Me
 	want.Conditions = pool.Conditions.
 		With(at(validation(pool, nowUnix), nowUnix, pool.Generation)).
 		With(at(classReady(pool, class), nowUnix, pool.Generation))
-	if want.Conditions.Get(cluster.ConditionNodeRegistrationHealthy).Type == "" {
-		want.Conditions = want.Conditions.With(at(cluster.Condition{
-			Type: cluster.ConditionNodeRegistrationHealthy, Status: "Unknown", Reason: "AwaitingReconciliation",
-			Message: "no node of this pool has registered yet",
-		}, nowUnix, pool.Generation))
+	for _, c := range health(pool, class, nowUnix) {
+		want.Conditions = want.Conditions.With(at(c, nowUnix, pool.Generation))
 	}
 	want.Conditions = want.Conditions.WithReady(nowUnix, cluster.ConditionValidationSucceeded, cluster.ConditionNodeClassReady)
 	return want

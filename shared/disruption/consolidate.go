@@ -142,12 +142,18 @@ func (k *consolidation) settles(p *plan.Plan, leaving []candidate) bool {
 	if len(waits) > 0 || len(p.Unplaced) > k.unplaced || slices.ContainsFunc(p.Unplaced, func(u plan.Unplaced) bool { return moved[u.Pod.UID] }) {
 		return false
 	}
+	ready := inService(k.snap)
+	return !slices.ContainsFunc(p.Placed, func(at plan.Placement) bool { return moved[at.Pod.UID] && !ready[at.Node] }) // D-036
+}
+
+// inService returns the nodes that pods of leaving nodes may count on: one that is still to join may never do (D-036).
+func inService(snap *cluster.Snapshot) map[cluster.NodeName]bool {
 	ready := map[cluster.NodeName]bool{}
-	for i := range k.snap.Nodes {
-		n := &k.snap.Nodes[i]
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
 		ready[n.Name] = n.Labels[cluster.LabelNodePool] == "" || n.Labels[cluster.LabelInitialized] == "true"
 	}
-	return !slices.ContainsFunc(p.Placed, func(at plan.Placement) bool { return moved[at.Pod.UID] && !ready[at.Node] }) // D-036
+	return ready
 }
 
 // vacate takes away the nodes whose pods fit on others. An estimate by requests proposes them, because most of what does not fit does not

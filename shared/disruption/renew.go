@@ -93,7 +93,11 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 			return command, fmt.Sprintf("pod %s/%s would have no place: %s", u.Pod.Namespace, u.Pod.Name, u.Reasons[0].Detail)
 		}
 	}
+	ready := inService(&r.work)
 	for _, at := range p.Placed {
+		if moved[at.Pod.UID] && !ready[at.Node] {
+			return command, fmt.Sprintf("pod %s/%s would have to go to a node that is not in service yet", at.Pod.Namespace, at.Pod.Name)
+		}
 		if moved[at.Pod.UID] {
 			command.Placed = append(command.Placed, at)
 		}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -61,6 +63,32 @@ func (r *report) add(specs []types.SpecReport) {
 			r.Specs[at].Seconds = max(r.Specs[at].Seconds, one.Seconds)
 		}
 	}
+	r.count()
+}
+
+// remember adds what earlier runs, of other parts of the suites, have left in a file.
+func (r *report) remember(file string) error {
+	body, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var earlier report
+	if err == nil {
+		err = json.Unmarshal(body, &earlier)
+	}
+	if err != nil {
+		return fmt.Errorf("results of earlier runs: %w", err)
+	}
+	for _, one := range earlier.Specs {
+		if !slices.ContainsFunc(r.Specs, func(o spec) bool { return o.Name == one.Name }) {
+			r.Specs = append(r.Specs, one)
+		}
+	}
+	r.count()
+	return nil
+}
+
+func (r *report) count() {
 	slices.SortFunc(r.Specs, func(a, b spec) int { return strings.Compare(a.Name, b.Name) })
 	r.Passed, r.Failed, r.Skipped = 0, 0, 0
 	for _, one := range r.Specs {
@@ -106,7 +134,7 @@ func (r *report) write(file, docs string) error {
 		return nil
 	}
 	var b strings.Builder
-	b.WriteString("# Karpenter's own end-to-end suite against Treadle\n\nMade by `make conformance`: the suites of sigs.k8s.io/karpenter v1.14.1, unmodified, on the local stack.\n\n")
+	b.WriteString("# Karpenter's own end-to-end suite against Treadle\n\nMade by `make conformance`: the suites of sigs.k8s.io/karpenter v1.14.1, unmodified, on the local stack. Parts may be run one by one (`SPECS=`);\neach line is the latest run of its spec.\n\n")
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped.\n\n| spec | result | seconds | |\n|---|---|---|---|\n", r.Passed, r.Failed, r.Skipped)
 	for _, s := range r.Specs {
 		fmt.Fprintf(&b, "| %s | %s | %.0f | %s |\n", escape(s.Name), s.Result, s.Seconds, escape(s.Reason))

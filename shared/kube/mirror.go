@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -62,7 +63,7 @@ type Mirror struct {
 	buffers     *collection[cluster.CapacityBuffer]
 	overlays    *collection[cluster.NodeOverlay]
 	collections []copied
-	templates   map[cluster.TemplateRef]cluster.PodTemplate
+	templates   []cluster.PodTemplate // that the buffers name
 }
 
 // NewMirror returns an empty copy of the given kinds. Kinds that are left out stay empty in snapshots.
@@ -112,21 +113,18 @@ func (m *Mirror) Sync(ctx context.Context) error {
 
 // readTemplates reads what the buffers name. One that cannot be read is that buffer's trouble alone.
 func (m *Mirror) readTemplates(ctx context.Context) {
-	m.templates = make(map[cluster.TemplateRef]cluster.PodTemplate, len(m.buffers.items))
+	wanted := map[cluster.TemplateRef]bool{}
 	for _, b := range m.buffers.items {
-		m.templates[b.Template] = cluster.PodTemplate{TemplateRef: b.Template}
+		wanted[b.Template] = true
 	}
+	refs := slices.Collect(maps.Keys(wanted))
+	found := make([]cluster.PodTemplate, len(refs))
 	var all sync.WaitGroup
-	var mu sync.Mutex
-	for ref := range m.templates {
-		all.Go(func() {
-			found := m.client.podTemplate(ctx, ref)
-			mu.Lock()
-			defer mu.Unlock()
-			m.templates[ref] = found
-		})
+	for i, ref := range refs {
+		all.Go(func() { found[i] = m.client.podTemplate(ctx, ref) })
 	}
 	all.Wait()
+	m.templates = found
 }
 
 // Await blocks until a noun differs from what the last Snapshot could show, and takes in all that has come by then.
@@ -183,9 +181,7 @@ func (m *Mirror) Snapshot(nowUnix int64) cluster.Snapshot {
 		Buffers:        m.buffers.sorted(),
 		Overlays:       m.overlays.sorted(),
 	}
-	for _, t := range m.templates {
-		s.Templates = append(s.Templates, t)
-	}
+	s.Templates = slices.Clone(m.templates)
 	slices.SortFunc(s.Templates, func(a, b cluster.PodTemplate) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))
 	})

@@ -130,8 +130,8 @@ func (h *Handler) pass(ctx context.Context, site *Site, look *looker) (plan.Deci
 	}
 	if !done {
 		d.Again(h.Now().Unix() + 1)
-	} else if err := h.joins(ctx, site, &snap, d.Moves); err != nil {
-		return d, err
+	} else {
+		h.joins(ctx, site, &snap, d.Moves)
 	}
 	h.count(site, d.Moves)
 	if err := h.empty(ctx, site, &snap, mover, &d); err != nil {
@@ -175,18 +175,18 @@ func (h *Handler) empty(ctx context.Context, site *Site, snap *cluster.Snapshot,
 	return err
 }
 
-// joins notes in NodePools which nodes have joined and which have not.
-func (h *Handler) joins(ctx context.Context, site *Site, snap *cluster.Snapshot, moves []plan.Move) error {
+// joins notes in NodePools which nodes have joined and which have not. One that could not be noted is missed by the pool's health, and by
+// nothing else.
+func (h *Handler) joins(ctx context.Context, site *Site, snap *cluster.Snapshot, moves []plan.Move) {
 	for name, want := range readiness.Joins(snap, moves) {
 		pool := snap.Pool(name)
-		err := site.Kube.PatchNodePool(ctx, *pool, want)
-		if err != nil && !errors.Is(err, plan.ErrConflict) && !errors.Is(err, plan.ErrNotFound) {
-			return fmt.Errorf("note joins in nodepool %s: %w", name, err)
+		if err := site.Kube.PatchNodePool(ctx, *pool, want); err != nil {
+			h.Log.WarnContext(ctx, "joins not noted", "cluster", site.Name, "nodepool", name, "error", err)
+			continue
 		}
 		want.ResourceVersion = "" // what was just written has changed it
 		*pool = want
 	}
-	return nil
 }
 
 // pools keeps what NodePools say of their nodes true.

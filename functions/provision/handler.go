@@ -184,9 +184,7 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	if err := market.Fill(ctx, h.Market, &snap, h.Ledger.RefusedAt(start)); err != nil {
 		return false, err
 	}
-	if err := h.overlay(ctx, site, &snap); err != nil {
-		return false, err
-	}
+	h.overlay(ctx, site, &snap)
 	if err := disruption.Bed(&snap); err != nil {
 		h.Log.WarnContext(ctx, "nodepool does not sleep", "cluster", site.Name, "error", err)
 	}
@@ -204,9 +202,7 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	}
 	p := packing.Pack(snap, packing.Options{})
 	h.explain(ctx, site, p)
-	if err := h.buffers(ctx, site, &snap, p); err != nil {
-		return false, err
-	}
+	h.buffers(ctx, site, &snap, p)
 	out, err := h.launch(ctx, site, &snap, p)
 	h.Log.InfoContext(ctx, "plan applied", "cluster", site.Name, "plan_id", p.ID, "placed", len(p.Placed), "claims", len(p.Claims),
 		"unplaced", len(p.Unplaced), "refused", out.refused, "dur_ms", h.Now().Sub(start).Milliseconds())
@@ -221,30 +217,27 @@ func (h *Handler) round(ctx context.Context, site *Site) (again bool, err error)
 	return out.refused > 0 || out.claims > 0 && buffer.Grows(p), err
 }
 
-// overlay applies NodeOverlays to the instance types, and keeps what they say of themselves true.
-func (h *Handler) overlay(ctx context.Context, site *Site, snap *cluster.Snapshot) error {
-	var errs []error
+// overlay applies NodeOverlays to the instance types, and keeps what they say of themselves true. That no launch waits for: what could not
+// be written is written by the next look.
+func (h *Handler) overlay(ctx context.Context, site *Site, snap *cluster.Snapshot) {
 	for i, want := range overlay.Apply(snap) {
 		old := snap.Overlays[i]
 		if was, is := old.Conditions.Get(cluster.ConditionReady), want.Conditions.Get(cluster.ConditionReady); is.Status != "True" && was.Message != is.Message {
 			h.Log.WarnContext(ctx, "nodeoverlay not applied", "cluster", site.Name, "nodeoverlay", want.Name, "reason", is.Message)
 		}
 		if err := site.Kube.PatchNodeOverlayStatus(ctx, old, want); err != nil && !stale(err) {
-			errs = append(errs, fmt.Errorf("write status of nodeoverlay %s: %w", want.Name, err))
+			h.Log.WarnContext(ctx, "status not written", "cluster", site.Name, "nodeoverlay", want.Name, "error", err)
 		}
 	}
-	return errors.Join(errs...)
 }
 
-// buffers keeps what CapacityBuffers say of their room true.
-func (h *Handler) buffers(ctx context.Context, site *Site, snap *cluster.Snapshot, p plan.Plan) error {
-	var errs []error
+// buffers keeps what CapacityBuffers say of their room true, as overlay does.
+func (h *Handler) buffers(ctx context.Context, site *Site, snap *cluster.Snapshot, p plan.Plan) {
 	for i, want := range buffer.Statuses(snap, p) {
 		if err := site.Kube.PatchCapacityBufferStatus(ctx, snap.Buffers[i], want); err != nil && !stale(err) {
-			errs = append(errs, fmt.Errorf("write status of capacitybuffer %s/%s: %w", want.Namespace, want.Name, err))
+			h.Log.WarnContext(ctx, "status not written", "cluster", site.Name, "capacitybuffer", want.Namespace+"/"+want.Name, "error", err)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // launched lets the new nodes be seen through.

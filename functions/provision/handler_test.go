@@ -533,3 +533,26 @@ func TestProvision_OverlaysDecideWhatIsLaunched(t *testing.T) {
 		require.True(t, l.Prioritized)
 	}
 }
+
+// unwritable refuses to write the statuses of overlays and buffers, as an API server does that knows no such right.
+type unwritable struct{ *simtest.World }
+
+func (unwritable) PatchNodeOverlayStatus(context.Context, cluster.NodeOverlay, cluster.NodeOverlay) error {
+	return errors.New("forbidden")
+}
+
+func (unwritable) PatchCapacityBufferStatus(context.Context, cluster.CapacityBuffer, cluster.CapacityBuffer) error {
+	return errors.New("forbidden")
+}
+
+func TestProvision_LaunchesWhateverStatusesCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(1)
+	b.world.Overlays = []cluster.NodeOverlay{{Name: "all", Price: new(int64(1))}}
+	b.world.Buffers = []cluster.CapacityBuffer{{Namespace: "default", Name: "spare", UID: "spare"}}
+	site, err := b.Open(t.Context(), "demo")
+	require.NoError(t, err)
+	site.Kube = unwritable{b.world}
+	require.NoError(t, b.run(t))
+	require.Len(t, b.launched(t), 1)
+}

@@ -134,7 +134,7 @@ func (r *report) write(file, docs string) error {
 		return nil
 	}
 	var b strings.Builder
-	b.WriteString("# Karpenter's own end-to-end suite against Treadle\n\nMade by `make conformance`: the suites of sigs.k8s.io/karpenter v1.14.1, unmodified, on the local stack. Parts may be run one by one (`SPECS=`);\neach line is the latest run of its spec.\n\n")
+	b.WriteString("# Karpenter's own end-to-end suite against Treadle\n\nMade by `make conformance`: the suites of sigs.k8s.io/karpenter v1.14.1, unmodified, on the local stack. Parts may be run one by one (`SPECS=`);\neach line is the latest run of its spec. The CapacityBuffer specs count on nodes of 2 vCPU: `ARGS='-vcpus 2'`.\n\n")
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped.\n\n| spec | result | seconds | |\n|---|---|---|---|\n", r.Passed, r.Failed, r.Skipped)
 	for _, s := range r.Specs {
 		fmt.Fprintf(&b, "| %s | %s | %.0f | %s |\n", escape(s.Name), s.Result, s.Seconds, escape(s.Reason))

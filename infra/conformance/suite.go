@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,16 +32,13 @@ type suite struct {
 }
 
 // compile builds the suite's test binary from Karpenter's module.
-func compile(ctx context.Context, dir, name, pool string) (*suite, error) {
+func compile(ctx context.Context, dir, name string, vcpus int) (*suite, error) {
 	s := &suite{
 		binary: filepath.Join(dir, name+".test"), pool: filepath.Join(dir, "nodepool.yaml"), class: filepath.Join(dir, "nodeclass.yaml"),
 	}
 	pools := nodePool
-	if pool != "" {
-		var err error
-		if pools, err = os.ReadFile(pool); err != nil {
-			return nil, fmt.Errorf("-nodepool: %w", err)
-		}
+	if vcpus > 0 {
+		pools = fmt.Appendf(pools, "        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [%q]}\n", strconv.Itoa(vcpus))
 	}
 	if err := errors.Join(os.WriteFile(s.pool, pools, 0o644), os.WriteFile(s.class, nodeClass, 0o644)); err != nil {
 		return nil, err

@@ -53,13 +53,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	metered.APIOptions = append(metered.APIOptions, ledger.NewBudget(table, ledger.Rates(), time.Now).Guard)
 	client := ec2.NewFromConfig(metered, fleet.Retry)
 	known := ledger.New(table)
-	kinds := kube.AllKinds
-	if cfg.CapacityBuffer {
-		kinds |= kube.Buffers
-	}
-	if cfg.NodeOverlay {
-		kinds |= kube.Overlays
-	}
+	kinds := kube.AllKinds.With(kube.Buffers, cfg.CapacityBuffer).With(kube.Overlays, cfg.NodeOverlay)
 	book := &site.Book{Configuration: bucket, AWS: aws, Function: "disruption", Kinds: kinds, Now: time.Now}
 	memories := map[string]*Memory{}
 	h := &Handler{

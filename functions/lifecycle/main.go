@@ -49,11 +49,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	counter := metric.New(os.Stdout, time.Now)
 	bucket := store.New(aws, cfg.Bucket, time.Now)
 	client := ec2.NewFromConfig(aws, fleet.Retry)
-	var buffers kube.Kind
-	if cfg.CapacityBuffer {
-		buffers = kube.Buffers
-	}
-	book := &site.Book{Configuration: bucket, AWS: aws, Function: "lifecycle", Kinds: kinds | buffers, Now: time.Now}
+	book := &site.Book{Configuration: bucket, AWS: aws, Function: "lifecycle", Kinds: kinds.With(kube.Buffers, cfg.CapacityBuffer), Now: time.Now}
 	memories := map[string]*Memory{}
 	h := &Handler{
 		Again:      queue.New(aws, cfg.LifecycleQueueURL, time.Now),

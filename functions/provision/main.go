@@ -54,13 +54,7 @@ func build() (func(context.Context, events.SQSEvent) (events.SQSEventResponse, e
 	client := ec2.NewFromConfig(metered, fleet.Retry)
 	known := ledger.New(table)
 	parameters := signed.New(aws, time.Now)
-	kinds := kube.AllKinds
-	if cfg.CapacityBuffer {
-		kinds |= kube.Buffers
-	}
-	if cfg.NodeOverlay {
-		kinds |= kube.Overlays
-	}
+	kinds := kube.AllKinds.With(kube.Buffers, cfg.CapacityBuffer).With(kube.Overlays, cfg.NodeOverlay)
 	book := &site.Book{Configuration: bucket, AWS: aws, Function: "provision", Kinds: kinds, Now: time.Now}
 	memories := map[string]*Memory{}
 	classes, templates := nodeclass.NewResolver(client, parameters, parameters), nodeclass.NewTemplates(client)

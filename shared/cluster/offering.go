@@ -1,5 +1,8 @@
 package cluster
 
+// LabelReservationID names the capacity reservation that a node of a reserved offering runs in.
+const LabelReservationID = "karpenter.k8s.aws/capacity-reservation-id"
+
 // InstanceType is an EC2 instance type as one NodeClass sees it: its image, kubelet settings and disks decide what is left
 // for pods.
 type InstanceType struct {
@@ -27,4 +30,19 @@ type Offering struct {
 	// ReservationID and ReservationLeft are set for reserved offerings.
 	ReservationID   string `json:"reservationID,omitempty"`
 	ReservationLeft int    `json:"reservationLeft,omitempty"`
+}
+
+// Label returns what a node of the offering has for a label that the offering decides; ok is false where it decides none or has none.
+func (o *Offering) Label(key string) (value string, ok bool) {
+	switch key {
+	case LabelZone:
+		value = o.Zone
+	case LabelZoneID:
+		value = o.ZoneID
+	case LabelCapacityType:
+		value = string(o.CapacityType)
+	case LabelReservationID:
+		value = o.ReservationID
+	}
+	return value, value != ""
 }

@@ -135,7 +135,7 @@ func priceOf(types []cluster.InstanceType, labels map[string]string) int64 {
 	if at < 0 {
 		return 0
 	}
-	reservation := labels["karpenter.k8s.aws/capacity-reservation-id"]
+	reservation := labels[cluster.LabelReservationID]
 	for _, o := range types[at].Offerings {
 		if o.Zone == labels[cluster.LabelZone] && string(o.CapacityType) == labels[cluster.LabelCapacityType] &&
 			(o.CapacityType != cluster.Reserved || o.ReservationID == reservation) {

@@ -279,7 +279,7 @@ func (k *consolidation) divide(leaving []candidate, p *plan.Plan) (made []plan.C
 		}
 		var claims []plan.Claim
 		for n := range p.Claims {
-			if claimOf[n] >= 0 && group[claimOf[n]] == g {
+			if group[claimOf[n]] == g {
 				claims = append(claims, p.Claims[n])
 			}
 		}

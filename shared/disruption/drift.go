@@ -124,7 +124,7 @@ func classDrift(claim *cluster.NodeClaim, status *cluster.NodeClassStatus, sight
 			return "SubnetDrift"
 		}
 	}
-	id := claim.Labels["karpenter.k8s.aws/capacity-reservation-id"]
+	id := claim.Labels[cluster.LabelReservationID]
 	if claim.Labels[cluster.LabelCapacityType] == string(cluster.Reserved) && id != "" &&
 		!slices.ContainsFunc(status.Reservations, func(r cluster.Reservation) bool { return r.ID == id }) {
 		return "CapacityReservationDrift"

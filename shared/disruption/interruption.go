@@ -147,7 +147,7 @@ func Reclaimed(snap *cluster.Snapshot) []plan.Refusal {
 			Code:         "Reclaimed", Message: "EC2 takes the capacity of nodeclaim " + c.Name + " back", Kind: plan.RefusedCapacity,
 		}
 		if r.CapacityType == cluster.Reserved {
-			r.Zone = c.Labels["karpenter.k8s.aws/capacity-reservation-id"] // where a reserved offering is
+			r.Zone = c.Labels[cluster.LabelReservationID] // where a reserved offering is
 		}
 		if r.InstanceType != "" && r.Zone != "" && r.CapacityType != "" {
 			out = append(out, r)

@@ -34,7 +34,7 @@ func Renew(snap *cluster.Snapshot, o Options) ([]plan.Command, []plan.Event) {
 	slices.SortFunc(drifted, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(min(len(a.moves), 1), min(len(b.moves), 1)), cmp.Compare(since(a), since(b)), cmp.Compare(a.Claim.Name, b.Claim.Name))
 	})
-	r := &renewal{work: *snap, buffers: o.Buffers, leaving: Leaving(snap), left: cmp.Or(o.Looks, looks), exchanged: map[string]int{}}
+	r := &renewal{work: *snap, buffers: o.Buffers, ready: inService(snap), leaving: Leaving(snap), left: cmp.Or(o.Looks, looks), exchanged: map[string]int{}}
 	r.work.NodeClaims = slices.Clone(snap.NodeClaims)
 	members := membersByPool(snap)
 	allowed := map[string]int{}
@@ -64,6 +64,7 @@ type renewal struct {
 	work    cluster.Snapshot // with the replacements that are planned as claims in flight
 	leaving []cluster.NodeName
 	buffers map[cluster.NodeName]bool // have room that is kept
+	ready   map[cluster.NodeName]bool // in service
 	left    int                       // plans that may still be made
 	// exchanged counts, by static pool, the replacements that are planned.
 	exchanged map[string]int
@@ -93,9 +94,8 @@ func (r *renewal) renew(c *candidate) (command plan.Command, why string) {
 			return command, fmt.Sprintf("pod %s/%s would have no place: %s", u.Pod.Namespace, u.Pod.Name, u.Reasons[0].Detail)
 		}
 	}
-	ready := inService(&r.work)
 	for _, at := range p.Placed {
-		if moved[at.Pod.UID] && !ready[at.Node] {
+		if moved[at.Pod.UID] && !r.ready[at.Node] {
 			return command, fmt.Sprintf("pod %s/%s would have to go to a node that is not in service yet", at.Pod.Namespace, at.Pod.Name)
 		}
 		if moved[at.Pod.UID] {

@@ -40,6 +40,14 @@ const (
 	Overlays = Buffers << 1
 )
 
+// With returns k with more kinds where they are wanted.
+func (k Kind) With(more Kind, wanted bool) Kind {
+	if wanted {
+		return k | more
+	}
+	return k
+}
+
 // Mirror is a copy of a cluster as planning sees it. It belongs to one goroutine at a time.
 //
 // Sync makes it current, Await keeps it so while the caller waits for something to happen, Pause ends its connections, and

@@ -124,17 +124,8 @@ func touched(o *cluster.NodeOverlay, p int, pool cluster.Requirements, types []c
 // label returns what a node of the offering is labelled.
 func label(t *cluster.InstanceType, o *cluster.Offering) func(key string) (string, bool) {
 	return func(key string) (string, bool) {
-		switch key {
-		case cluster.LabelZone:
-			return o.Zone, true
-		case cluster.LabelZoneID:
-			return o.ZoneID, o.ZoneID != ""
-		case cluster.LabelCapacityType:
-			return string(o.CapacityType), true
-		case cluster.LabelInstanceType:
-			return t.Name, true
-		case "karpenter.k8s.aws/capacity-reservation-id":
-			return o.ReservationID, o.ReservationID != ""
+		if value, found := o.Label(key); found {
+			return value, true
 		}
 		value, found := t.Labels[key]
 		return value, found

@@ -134,7 +134,7 @@ func absentFromTypes(r cluster.Requirement) bool {
 	}
 	switch r.Key {
 	case cluster.LabelNodePool, cluster.LabelRegion, cluster.LabelZone, cluster.LabelZoneID, cluster.LabelCapacityType,
-		labelReservationID, labelReservationType, labelReservationInterruptible, labelTenancy, labelPlacementGroup,
+		cluster.LabelReservationID, labelReservationType, labelReservationInterruptible, labelTenancy, labelPlacementGroup,
 		labelPlacementPartition:
 		return false
 	}
@@ -143,7 +143,6 @@ func absentFromTypes(r cluster.Requirement) bool {
 
 // Labels that an offering or the launch decides, not the type.
 const (
-	labelReservationID            = "karpenter.k8s.aws/capacity-reservation-id"
 	labelReservationType          = "karpenter.k8s.aws/capacity-reservation-type"
 	labelReservationInterruptible = "karpenter.k8s.aws/capacity-reservation-interruptible"
 	labelTenancy                  = "karpenter.k8s.aws/instance-tenancy"
@@ -159,7 +158,7 @@ func (o *offer) meets(rs cluster.Requirements) bool {
 	if r, found := rs.Get(cluster.LabelZoneID); found && (o.ZoneID != "" || !r.AllowsAbsent()) && !r.Has(o.ZoneID) {
 		return false
 	}
-	if r, found := rs.Get(labelReservationID); found {
+	if r, found := rs.Get(cluster.LabelReservationID); found {
 		if o.ReservationID == "" {
 			return r.AllowsAbsent()
 		}

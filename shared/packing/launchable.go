@@ -55,7 +55,8 @@ func offered(types []*cluster.InstanceType, wants cluster.Requirements, capacity
 				continue
 			}
 			out = append(out, plan.Option{
-				InstanceType: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID, Overlaid: o.Overlaid,
+				InstanceType: t.Name, Zone: o.Zone, CapacityType: o.CapacityType,
+				PriceMicroUSDPerHour: o.PriceMicroUSDPerHour, ReservationID: o.ReservationID, Overlaid: o.Overlaid,
 			})
 		}
 	}
@@ -87,5 +88,5 @@ func ofPlace(key string) bool {
 
 func ofOffering(wants cluster.Requirements, o cluster.Offering) bool {
 	return wants.Allows(cluster.LabelZone, o.Zone) && wants.Allows(cluster.LabelZoneID, o.ZoneID) && wants.Allows(cluster.LabelCapacityType, string(o.CapacityType)) &&
-		(o.ReservationID == "" || wants.Allows("karpenter.k8s.aws/capacity-reservation-id", o.ReservationID))
+		(o.ReservationID == "" || wants.Allows(cluster.LabelReservationID, o.ReservationID))
 }

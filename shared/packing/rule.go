@@ -182,14 +182,8 @@ func (c *catalog) values(s *set, name string) []string {
 }
 
 func (o *offer) label(key string) string {
-	switch key {
-	case cluster.LabelZone:
-		return o.Zone
-	case cluster.LabelZoneID:
-		return o.ZoneID
-	default:
-		return string(o.CapacityType)
-	}
+	value, _ := o.Label(key)
+	return value
 }
 
 // floor returns the count that a domain is held against: the smallest of the universe, or zero if the universe has too few

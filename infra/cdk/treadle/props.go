@@ -138,3 +138,19 @@ func some(s string) []string {
 	}
 	return []string{s}
 }
+
+// gate is a switch, as the functions that have it know it.
+type gate struct {
+	name string
+	on   bool
+	of   []string
+}
+
+func (p *Props) gates() []gate {
+	return []gate{
+		{"NODE_REPAIR", p.NodeRepair, []string{"lifecycle"}},
+		{"SPOT_TO_SPOT_CONSOLIDATION", p.SpotToSpotConsolidation, []string{"disruption"}},
+		{"CAPACITY_BUFFER", p.CapacityBuffer, []string{"provision", "lifecycle", "disruption", "sweep"}},
+		{"NODE_OVERLAY", p.NodeOverlay, []string{"provision", "disruption"}},
+	}
+}

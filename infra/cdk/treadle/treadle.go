@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -263,19 +264,10 @@ func (t *Treadle) environment(f deployment.Function) *map[string]*string {
 			env["SCHEDULE_ROLE_ARN"] = t.schedulerRole.RoleArn()
 		}
 	}
-	switch f.Name {
-	case "provision", "lifecycle", "disruption", "sweep":
-		env["CAPACITY_BUFFER"] = jsii.String(fmt.Sprint(t.props.CapacityBuffer))
-	}
-	switch f.Name {
-	case "provision", "disruption":
-		env["NODE_OVERLAY"] = jsii.String(fmt.Sprint(t.props.NodeOverlay))
-	}
-	switch f.Name {
-	case "lifecycle":
-		env["NODE_REPAIR"] = jsii.String(fmt.Sprint(t.props.NodeRepair))
-	case "disruption":
-		env["SPOT_TO_SPOT_CONSOLIDATION"] = jsii.String(fmt.Sprint(t.props.SpotToSpotConsolidation))
+	for _, g := range t.props.gates() {
+		if slices.Contains(g.of, f.Name) {
+			env[g.name] = jsii.String(strconv.FormatBool(g.on))
+		}
 	}
 	return &env
 }
